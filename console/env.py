@@ -1,0 +1,98 @@
+"""Reading the environment: every setting is checked at the start, a bad value stops it with a line naming the setting."""
+
+import os
+import secrets
+from pathlib import Path
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from django.core.exceptions import ImproperlyConfigured
+
+TRUE, FALSE = {"1", "true", "yes", "on"}, {"", "0", "false", "no", "off"}
+
+
+def text(name: str, default: str = "") -> str:
+    """The variable, or the content of the file named by ``NAME_FILE`` (for secrets mounted as files)."""
+    path = os.environ.get(f"{name}_FILE")
+    if path:
+        try:
+            return Path(path).read_text(encoding="utf-8").strip()
+        except OSError as error:
+            raise ImproperlyConfigured(f"{name}_FILE={path!r} cannot be read: {error.strerror}.") from error
+    return os.environ.get(name, default)
+
+
+def boolean(name: str, *, default: bool = False) -> bool:
+    value = os.environ.get(name, "1" if default else "0").strip().lower()
+    if value in TRUE:
+        return True
+    if value in FALSE:
+        return False
+    raise ImproperlyConfigured(f"{name}={value!r} is neither true nor false. Use 1 or 0.")
+
+
+def integer(name: str, default: int, *, low: int, high: int) -> int:
+    raw = os.environ.get(name, str(default))
+    try:
+        value = int(raw)
+    except ValueError:
+        raise ImproperlyConfigured(f"{name}={raw!r} is not a whole number.") from None
+    if not low <= value <= high:
+        raise ImproperlyConfigured(f"{name}={value} is outside {low}..{high}.")
+    return value
+
+
+def secret_key(directory: Path) -> str:
+    """``SECRET_KEY`` (or its file); without one a key is made once and kept in ``var/`` so that sessions survive a restart."""
+    value = text("SECRET_KEY")
+    if value:
+        if len(value) < 32:
+            raise ImproperlyConfigured("SECRET_KEY is shorter than 32 characters. Use a long random one.")
+        return value
+    path = directory / "secret_key"
+    if not path.exists():
+        directory.mkdir(parents=True, exist_ok=True)
+        fresh = path.with_suffix(f".{os.getpid()}")
+        fresh.touch(mode=0o600)
+        fresh.write_text(secrets.token_urlsafe(48), encoding="utf-8")
+        try:
+            os.link(fresh, path)  # the first of two processes wins, the other reads its key
+        except FileExistsError:
+            pass
+        finally:
+            fresh.unlink()
+    return path.read_text(encoding="utf-8").strip()
+
+
+def database(url: str) -> dict[str, object]:
+    """Django's database dictionary for ``sqlite:///path`` or ``postgres://user:password@host:port/name``.
+
+    Raises ImproperlyConfigured for any other scheme.
+    """
+    parts = urlsplit(url)
+    if parts.scheme == "sqlite":
+        path = unquote(parts.path.removeprefix("/")) if not parts.path.startswith("//") else unquote(parts.path[1:])
+        if not path or path == ":memory:":
+            raise ImproperlyConfigured("DATABASE_URL must name a file (sqlite:///var/signalbox.sqlite3): no in-memory database.")
+        return {
+            "ENGINE": "django.db.backends.sqlite3",
+            "NAME": path,
+            # IMMEDIATE takes the write lock at BEGIN: no lost updates and no deadlock on upgrading a read lock.
+            "OPTIONS": {
+                "timeout": 20,
+                "transaction_mode": "IMMEDIATE",
+                "init_command": "PRAGMA journal_mode=WAL;PRAGMA synchronous=NORMAL;PRAGMA foreign_keys=ON;",
+            },
+        }
+    if parts.scheme in {"postgres", "postgresql"}:
+        query = parse_qs(parts.query)
+        return {
+            "ENGINE": "django.db.backends.postgresql",
+            "NAME": unquote(parts.path.lstrip("/")) or "signalbox",
+            "USER": unquote(parts.username or ""),
+            "PASSWORD": unquote(parts.password or ""),
+            "HOST": query.get("host", [parts.hostname or ""])[0],
+            "PORT": str(parts.port or ""),
+            "CONN_MAX_AGE": 60,
+            "CONN_HEALTH_CHECKS": True,
+        }
+    raise ImproperlyConfigured(f"DATABASE_URL={url!r} has an unknown scheme. Use sqlite:///path or postgres://user@host/name.")

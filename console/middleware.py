@@ -1,0 +1,56 @@
+"""Request ids, the user's time zone, and caching that knows of htmx."""
+
+import re
+import uuid
+import zoneinfo
+from collections.abc import Callable
+
+from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
+from django.utils.cache import patch_vary_headers
+
+GetResponse = Callable[[HttpRequest], HttpResponse]
+_GIVEN = re.compile(r"\A[A-Za-z0-9._-]{8,64}\Z")
+
+
+class RequestIdMiddleware:
+    """Each request has an id, a given well-formed one kept; audit rows and error answers carry it."""
+
+    def __init__(self, get_response: GetResponse) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        given = request.headers.get("X-Request-Id", "")
+        request.request_id = given if _GIVEN.match(given) else uuid.uuid4().hex  # type: ignore[attr-defined]
+        response = self.get_response(request)
+        response["X-Request-Id"] = request.request_id  # type: ignore[attr-defined]
+        return response
+
+
+class UserZoneMiddleware:
+    """Times are stored in UTC and shown in the user's zone."""
+
+    def __init__(self, get_response: GetResponse) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        if request.user.is_authenticated:
+            try:
+                timezone.activate(zoneinfo.ZoneInfo(request.user.time_zone))
+            except (zoneinfo.ZoneInfoNotFoundError, ValueError):
+                timezone.deactivate()
+        else:
+            timezone.deactivate()
+        return self.get_response(request)
+
+
+class VaryOnHtmxMiddleware:
+    """The same URL answers with a page or a partial: caches must not mix them up."""
+
+    def __init__(self, get_response: GetResponse) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        response = self.get_response(request)
+        patch_vary_headers(response, ["HX-Request"])
+        return response

@@ -1,0 +1,38 @@
+"""The database's tables, one module per family. Fields, constraints and named filters only: every write passes a service."""
+
+from console.models.account import ApiToken, IdempotencyRecord, Membership, Role, User
+from console.models.artifact import (
+    Artifact,
+    ArtifactSetting,
+    ArtifactText,
+    Dependency,
+    DependencyKind,
+    FitSet,
+    Kind,
+    Mode,
+    Status,
+)
+from console.models.audit import AuditEvent, Heartbeat
+from console.models.conversation import Conversation, Message, QueryState, StateView, Vector
+from console.models.decision import Decision, Discovery, Origin
+from console.models.exemplar import Exemplar, ExemplarStatus, Pin, Polarity, Source, ViewKind
+from console.models.inventory import (
+    Centre,
+    Change,
+    ClassWeight,
+    GoLive,
+    Inventory,
+    OperatingPoint,
+    Release,
+    ReleaseActivation,
+)
+from console.models.judgement import Judge, JudgeKind, Judgement, Rubric
+from console.models.version import ClassifierVersion
+
+__all__ = [
+    "ApiToken", "Artifact", "ArtifactSetting", "ArtifactText", "AuditEvent", "Centre", "Change", "ClassWeight",
+    "ClassifierVersion", "Conversation", "Decision", "Dependency", "DependencyKind", "Discovery", "Exemplar",
+    "ExemplarStatus", "FitSet", "GoLive", "Heartbeat", "IdempotencyRecord", "Inventory", "Judge", "JudgeKind", "Judgement",
+    "Kind", "Membership", "Message", "Mode", "OperatingPoint", "Origin", "Pin", "Polarity", "QueryState", "Release",
+    "ReleaseActivation", "Role", "Rubric", "Source", "StateView", "Status", "User", "Vector", "ViewKind",
+]  # fmt: skip

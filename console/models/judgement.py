@@ -1,0 +1,72 @@
+"""What judges and people say of (query state, artifact): opinions with their source, never the truth."""
+
+from django.db import models
+from django.db.models import Q
+
+from console.models.artifact import ArtifactText
+from console.models.base import one_of
+from console.models.conversation import QueryState
+from console.models.inventory import Inventory
+
+
+class Rubric(models.TextChoices):
+    CURRENT_NEED = "current-need"  # a finished topic scores low again
+    STICKY = "sticky"  # once relevant, stays
+
+
+class JudgeKind(models.TextChoices):
+    MODEL = "model"
+    HUMAN = "human"
+
+
+class Judge(models.Model):
+    """A judge or a person, with the rubric and pass mark its scores follow."""
+
+    inventory = models.ForeignKey(Inventory, on_delete=models.CASCADE, related_name="judges")
+    name = models.CharField(max_length=120)  # "reading-judge-1", "human", "human:ana"
+    kind = models.CharField(max_length=16, choices=JudgeKind.choices)
+    rubric = models.CharField(max_length=16, choices=Rubric.choices, default=Rubric.CURRENT_NEED)
+    pass_mark = models.PositiveSmallIntegerField(default=4)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["inventory", "name"], name="judge_name"),
+            one_of("kind", JudgeKind, "judge_kind"),
+            one_of("rubric", Rubric, "judge_rubric"),
+            models.CheckConstraint(condition=Q(pass_mark__gte=2) & Q(pass_mark__lte=5), name="judge_pass_mark"),
+        ]
+
+
+class JudgementQuerySet(models.QuerySet["Judgement"]):
+    def by_models(self) -> "JudgementQuerySet":
+        return self.filter(judge__kind=JudgeKind.MODEL)
+
+    def by_people(self) -> "JudgementQuerySet":
+        return self.filter(judge__kind=JudgeKind.HUMAN)
+
+
+class Judgement(models.Model):
+    state = models.ForeignKey(QueryState, on_delete=models.CASCADE, related_name="judgements")
+    artifact_text = models.ForeignKey(ArtifactText, on_delete=models.CASCADE, related_name="judgements")
+    judge = models.ForeignKey(Judge, on_delete=models.PROTECT, related_name="judgements")
+    prompt_version = models.CharField(max_length=40, default="1")
+    repeat = models.PositiveSmallIntegerField(default=0)
+    score = models.PositiveSmallIntegerField()
+    reason = models.TextField(blank=True)
+    visible_upto = models.PositiveIntegerField()  # index of the last message the judge saw: the state's own
+    prefix_digest = models.CharField(max_length=64)
+    digest_computed = models.BooleanField(default=False)  # the file brought none: computed here, so it proves nothing
+    by = models.CharField(max_length=150, blank=True)
+    at = models.DateTimeField(auto_now_add=True)
+
+    objects = JudgementQuerySet.as_manager()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["state", "artifact_text", "judge", "prompt_version", "repeat"], name="judgement_once"
+            ),
+            models.CheckConstraint(condition=Q(score__gte=1) & Q(score__lte=5), name="judgement_score"),
+        ]
+        indexes = [models.Index(fields=["artifact_text", "judge", "score"])]
