@@ -1,0 +1,239 @@
+"""Fit one artifact: L2 logistic regression on its own signals and anti-signals (paper §2.2), by Newton's method.
+
+The optimum lies in the span of the exemplars: w = Xᵀα with αᵢ = C·sᵢ·(yᵢ − pᵢ). With no more exemplars than
+dimensions every step is therefore solved for n numbers through the Gram matrix; with more, for the d weights. The α
+are the exact attribution of every later margin. Why no library's solver: ``docs/adr/0002-exact-fit-in-the-span.md``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Floats = NDArray[np.float64]
+ClassWeight = Literal["balanced"] | None
+
+TOLERANCE = 1e-10
+ITERATION_LIMIT = 100
+# The gradient is measured against ‖w‖, or against this share of C·Σs where w itself is (nearly) zero.
+WEIGHT_FLOOR = 1e-6
+# Newton steps that neither lower the objective nor shrink the gradient before rounding counts as the limit.
+PATIENCE = 3
+HALVINGS = 50
+# Relative rounding of the objective: differences below it say nothing.
+ROUNDING = 1e-13
+
+
+class FitError(ValueError):
+    """Exemplars or settings from which no classifier can be fitted."""
+
+
+class EmptyClass(FitError):
+    """No signal or no anti-signal: the classifier needs at least one of each."""
+
+
+@dataclass(frozen=True, slots=True)
+class StopState:
+    """How the fit ended: ``converged``, ``stagnated`` (rounding is the limit) or ``iteration_limit``."""
+
+    iterations: int
+    relative_gradient: float
+    reason: Literal["converged", "stagnated", "iteration_limit"]
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """weights (d,), bias, alphas (n,) and sample_weights (n,), float64; n counts signals first, then anti-signals."""
+
+    weights: Floats
+    bias: float
+    alphas: Floats
+    C: float
+    class_weight: ClassWeight
+    sample_weights: Floats
+    stop: StopState
+
+
+@dataclass(frozen=True, slots=True)
+class _Problem:
+    """rows (n, d); sign ±1 per row; cost = C·s per row."""
+
+    rows: Floats
+    sign: Floats
+    cost: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class _Point:
+    """One iterate (w, b) with everything Newton needs at it."""
+
+    weights: Floats
+    bias: float
+    pull: Floats  # (n,) C·s·(y − p), the negative slope of each row's loss: α at the optimum
+    curvature: Floats  # (n,) C·s·p·(1 − p)
+    gradient: Floats  # (d,) w − Xᵀ pull
+    objective: float
+    relative_gradient: float
+
+
+class _Inverse(Protocol):
+    """Solves with the Hessian of the weights, H = I + XᵀDX with D = diag(curvature)."""
+
+    def solve(self, curvature: Floats, right: Floats) -> Floats:
+        """H⁻¹ right, for right (d, k)."""
+        ...
+
+
+class _Span:
+    """H⁻¹ for n ≤ d through the Gram matrix K = XXᵀ: H⁻¹ = I − XᵀA S⁻¹ AX with S = I + AKA and A = √D.
+
+    The unknowns of each step are thus the n shares of the rows, not d weights. K is never inverted and S has no
+    eigenvalue below 1, so duplicated rows do no harm. The iterate stays w, not α: where near-duplicates stand on
+    both sides, α grows to C/2 and cancels, and margins taken from it would lose the digits the fit needs.
+    """
+
+    def __init__(self, rows: Floats) -> None:
+        self.rows, self.gram, self.identity = rows, rows @ rows.T, np.eye(len(rows))
+
+    def solve(self, curvature: Floats, right: Floats) -> Floats:
+        root = np.sqrt(curvature)[:, None]
+        shares = root * np.linalg.solve(self.identity + root * self.gram * root.T, root * (self.rows @ right))
+        return right - self.rows.T @ shares
+
+
+class _Full:
+    """H⁻¹ for more exemplars than dimensions."""
+
+    def __init__(self, rows: Floats) -> None:
+        self.rows, self.identity = rows, np.eye(rows.shape[1])
+
+    def solve(self, curvature: Floats, right: Floats) -> Floats:
+        return np.linalg.solve(self.identity + self.rows.T @ (curvature[:, None] * self.rows), right)
+
+
+def fit_classifier(
+    signals: ArrayLike, anti_signals: ArrayLike, C: float = 1.0, class_weight: ClassWeight = None
+) -> Fit:
+    """Minimise ½‖w‖² + C·Σ sᵢ·log(1 + exp(−tᵢ(w·xᵢ + b))), the intercept b unpenalised (paper §2.2, Eq. 1).
+
+    signals (n₊, d) and anti_signals (n₋, d): centred unit vectors, any float type; computed in float64.
+    class_weight: None is the paper's unweighted recipe; "balanced" gives both sides the same total weight
+    (sᵢ = n / (2·n_side), as scikit-learn does), so that one more exemplar on a side does not move the intercept.
+    The same input gives the same bytes. Raises EmptyClass when a side is empty, FitError on anything unusable.
+    """
+    positive, negative = _side(signals, "signal"), _side(anti_signals, "anti-signal")
+    if positive.shape[1] != negative.shape[1]:
+        raise FitError(
+            f"signals have {positive.shape[1]} dimensions and anti-signals {negative.shape[1]}; "
+            "embed both with the same encoder"
+        )
+    if isinstance(C, bool) or not math.isfinite(C) or C <= 0:
+        raise FitError(f"C is {C!r}; expected a positive finite number (the default is 1.0)")
+    weights = _sample_weights(len(positive), len(negative), class_weight)
+    sign = np.concatenate((np.ones(len(positive)), -np.ones(len(negative))))
+    problem = _Problem(rows=np.concatenate((positive, negative)), sign=sign, cost=C * weights)
+    point, stop = _minimise(problem)
+    # The last α are C·s·(y − p) at the optimum itself; w is their sum, so attribution needs no further rounding.
+    return Fit(
+        weights=point.pull @ problem.rows,
+        bias=point.bias,
+        alphas=point.pull,
+        C=float(C),
+        class_weight=class_weight,
+        sample_weights=weights,
+        stop=stop,
+    )
+
+
+def _side(vectors: ArrayLike, name: str) -> Floats:
+    rows = np.asarray(vectors, dtype=np.float64)
+    if rows.shape[0:1] == (0,):
+        raise EmptyClass(f"no {name} given; a classifier needs at least one signal and one anti-signal: add a {name}")
+    if rows.ndim != 2 or rows.shape[1] == 0:
+        raise FitError(f"{name}s have shape {rows.shape}; expected (n, d), one row per {name}")
+    if not np.isfinite(rows).all():
+        bad = int(np.flatnonzero(~np.isfinite(rows).all(axis=1))[0])
+        raise FitError(f"{name} {bad} (counted from 0) holds NaN or infinity; embed its text again")
+    return rows
+
+
+def _sample_weights(positive: int, negative: int, class_weight: ClassWeight) -> Floats:
+    if class_weight is None:
+        return np.ones(positive + negative)
+    if class_weight != "balanced":
+        raise FitError(f'class_weight is {class_weight!r}; expected "balanced" or None')
+    total = positive + negative
+    return np.repeat([total / (2 * positive), total / (2 * negative)], [positive, negative])
+
+
+def _minimise(problem: _Problem) -> tuple[_Point, StopState]:
+    n, d = problem.rows.shape
+    inverse: _Inverse = _Span(problem.rows) if n <= d else _Full(problem.rows)
+    # Start where w = 0 is best: the log-odds of the two sides' weights.
+    up, down = problem.cost[problem.sign > 0].sum(), problem.cost[problem.sign < 0].sum()
+    point = best = _evaluate(problem, np.zeros(d), float(np.log(up / down)))
+    waited = 0
+    for iteration in range(ITERATION_LIMIT):
+        if best.relative_gradient <= TOLERANCE:
+            return best, StopState(iteration, best.relative_gradient, "converged")
+        following = _descend(problem, inverse, point)
+        if following is None:
+            return best, StopState(iteration, best.relative_gradient, "stagnated")
+        # Away from the optimum the gradient may grow while the objective falls; only a flat objective stagnates.
+        flat = following.objective >= point.objective * (1 - ROUNDING)
+        waited = waited + 1 if flat and following.relative_gradient >= best.relative_gradient else 0
+        if waited >= PATIENCE:
+            return best, StopState(iteration + 1, best.relative_gradient, "stagnated")
+        point = following
+        best = min(best, point, key=lambda each: each.relative_gradient)
+    return best, StopState(ITERATION_LIMIT, best.relative_gradient, "iteration_limit")
+
+
+def _descend(problem: _Problem, inverse: _Inverse, point: _Point) -> _Point | None:
+    """Newton's step, halved until the objective does not rise; None when no step helps."""
+    weights, bias = _newton_step(problem, inverse, point)
+    if not (np.isfinite(weights).all() and math.isfinite(bias)):
+        return None
+    # Near the optimum the objective is flat to the last bits: a rise within its rounding is no rise.
+    ceiling = point.objective * (1 + ROUNDING)
+    for halvings in range(HALVINGS):
+        length = 0.5**halvings
+        following = _evaluate(problem, point.weights + length * weights, point.bias + length * bias)
+        if following.objective <= ceiling:
+            return following
+    return None
+
+
+def _newton_step(problem: _Problem, inverse: _Inverse, point: _Point) -> tuple[Floats, float]:
+    """The direction in (w, b): the bias eliminated by its Schur complement."""
+    border = point.curvature @ problem.rows
+    solved = inverse.solve(point.curvature, np.column_stack((-point.gradient, border)))
+    schur = float(point.curvature.sum() - border @ solved[:, 1])
+    # A curvature that underflowed to nothing would send the bias to infinity; tiny keeps it a number.
+    bias = float(point.pull.sum() - border @ solved[:, 0]) / max(schur, np.finfo(np.float64).tiny)
+    return solved[:, 0] - bias * solved[:, 1], bias
+
+
+def _evaluate(problem: _Problem, weights: Floats, bias: float) -> _Point:
+    signed = problem.sign * (problem.rows @ weights + bias)
+    # log(1 + e^−x) and 1 / (1 + e^x) through e^−|x|: no overflow, full relative precision at both ends.
+    small = np.exp(-np.abs(signed))
+    wrong = np.where(signed > 0, small, 1.0) / (1.0 + small)
+    loss = np.maximum(-signed, 0.0) + np.log1p(small)
+    pull = problem.cost * problem.sign * wrong
+    gradient = weights - pull @ problem.rows
+    norm = float(np.linalg.norm(weights))
+    scale = max(norm, WEIGHT_FLOOR * float(problem.cost.sum()))
+    return _Point(
+        weights=weights,
+        bias=bias,
+        pull=pull,
+        curvature=problem.cost * small / (1.0 + small) ** 2,
+        gradient=gradient,
+        objective=0.5 * norm**2 + float(problem.cost @ loss),
+        relative_gradient=math.hypot(float(np.linalg.norm(gradient)), float(pull.sum())) / scale,
+    )
