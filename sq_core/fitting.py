@@ -102,7 +102,8 @@ class _Span:
     def solve(self, curvature: Floats, right: Floats) -> Floats:
         root = np.sqrt(curvature)[:, None]
         shares = root * np.linalg.solve(self.identity + root * self.gram * root.T, root * (self.rows @ right))
-        return right - self.rows.T @ shares
+        solved: Floats = right - self.rows.T @ shares
+        return solved
 
 
 class _Full:
@@ -112,7 +113,8 @@ class _Full:
         self.rows, self.identity = rows, np.eye(rows.shape[1])
 
     def solve(self, curvature: Floats, right: Floats) -> Floats:
-        return np.linalg.solve(self.identity + self.rows.T @ (curvature[:, None] * self.rows), right)
+        hessian: Floats = self.identity + self.rows.T @ (curvature[:, None] * self.rows)
+        return np.asarray(np.linalg.solve(hessian, right), dtype=np.float64)
 
 
 def fit_classifier(
