@@ -214,7 +214,8 @@ class _MessageReader:
 
 
 def parse_time(value: object, where: str) -> datetime | None:
-    """An aware UTC time from ISO 8601 (no zone = UTC) or from Unix seconds, milli-, micro- or nanoseconds; None stays None.
+    """An aware UTC time from ISO 8601 (no zone = UTC) or from Unix seconds, milli-, micro- or nanoseconds; None stays
+    None.
 
     Numbers may be strings of digits. Raises `MessageError` for anything else.
     """
@@ -246,7 +247,7 @@ def _kind(value: object) -> str:
     return "nothing" if value is None else names.get(type(value), type(value).__name__)
 
 
-# --------------------------------------------------------------------------------------------- turns, digests, rendering
+# ------------------------------------------------------------------------------------------- turns, digests, rendering
 def user_turns(messages: Sequence[Message]) -> tuple[int, ...]:
     """Message index of every user turn: `user_turns(m)[u]` belongs to user turn u, counted from 0.
 
@@ -261,7 +262,7 @@ def is_user_turn(message: Message) -> bool:
 
 
 def prefix(messages: Sequence[Message], user_turn: int) -> tuple[Message, ...]:
-    """The messages up to and including user turn `user_turn`: the query state's visible part. IndexError when there is none."""
+    """The messages up to and including user turn `user_turn`: what the query state sees. IndexError when it has none."""
     if user_turn < 0:
         raise IndexError(f"user turn {user_turn}: user turns count from 0")
     last = user_turns(messages)[user_turn]
@@ -272,8 +273,9 @@ def canonical_json(message: Message) -> str:
     """The text of a message that its digest covers (`DIGEST_VERSION` 1).
 
     JSON with sorted keys, no spaces and no escapes of non-ASCII: `role` and `content` always; `tool_calls` (as
-    ``{arguments, id, name}``), `call_id`, `requestor` and `visible_to_agent` only where they differ from their defaults. The
-    time and the index are left out: a log exported again with times is the same conversation, and the chain fixes the order.
+    ``{arguments, id, name}``), `call_id`, `requestor` and `visible_to_agent` only where they differ from their
+    defaults. The time and the index are left out: a log exported again with times is the same conversation, and the
+    chain fixes the order.
     """
     record: dict[str, Any] = {"role": message.role, "content": message.content}
     if message.tool_calls:
@@ -288,7 +290,7 @@ def canonical_json(message: Message) -> str:
 
 
 def prefix_digests(messages: Sequence[Message]) -> tuple[str, ...]:
-    """Per message, sha256 in hex of (the previous digest in hex ‖ canonical JSON), UTF-8; the first previous is empty."""
+    """Per message, sha256 in hex of (previous digest in hex ‖ canonical JSON), UTF-8; the first previous is empty."""
     digests: list[str] = []
     previous = ""
     for message in messages:
@@ -300,8 +302,8 @@ def prefix_digests(messages: Sequence[Message]) -> tuple[str, ...]:
 def render(messages: Sequence[Message], *, tool_results: bool = False, user_only: bool = False) -> str:
     """The text of the cumulative view (paper 2.1; `RENDERER_VERSION` 1): lines ``role: content`` joined by newlines.
 
-    User and assistant messages with text that the agent saw; `tool_results` adds tool messages, `user_only` keeps the user's
-    alone (Algorithm 2 read literally). System messages are never rendered.
+    User and assistant messages with text that the agent saw; `tool_results` adds tool messages, `user_only` keeps the
+    user's alone (Algorithm 2 read literally). System messages are never rendered.
     """
     roles = {"user"} if user_only else {"user", "assistant", "tool"} if tool_results else {"user", "assistant"}
     shown = (m for m in messages if m.role in roles and m.visible_to_agent and m.has_text)
