@@ -1,3 +1,48 @@
-from django.urls import path
+"""Every URL of the console, by name. Pages of one inventory live under ``/i/<inv>/``; the API has its own router."""
 
-urlpatterns: list = []
+from django.urls import URLPattern, URLResolver, include, path
+
+from console.views import frame
+
+# One inventory's pages. Views are called as view(request, inventory, …): permissions.require resolves ``inv``.
+inventory: list[URLPattern | URLResolver] = [
+    # -- home, policies (list, new, edit), releases
+    path("", frame.soon, name="home"),
+    path("policies/", frame.soon, name="policies"),
+    path("new-policy/", frame.soon, name="policy-new"),
+    path("policies/<slug:key>/edit/", frame.soon, name="policy-edit"),
+    path("releases/", frame.soon, name="releases"),
+    path("releases/<int:a>...<int:b>/", frame.soon, name="release-diff"),
+    path("releases/<int:number>/go-live/", frame.soon, name="release-go-live"),
+    path("releases/<int:number>/rollback/", frame.soon, name="release-rollback"),
+    # -- workbench (W2 replaces frame.soon by its views)
+    path("policies/<slug:key>/", frame.soon, name="policy"),
+    path("policies/<slug:key>/map/", frame.soon, name="policy-map"),
+    path("policies/<slug:key>/map/points.json", frame.soon, name="policy-map-points"),
+    path("policies/<slug:key>/exemplars/", frame.soon, name="policy-exemplars"),
+    path("policies/<slug:key>/exemplars/preview/", frame.soon, name="policy-preview"),
+    path("policies/<slug:key>/exemplars/apply/", frame.soon, name="policy-apply"),
+    path("policies/<slug:key>/versions/", frame.soon, name="policy-versions"),
+    path("policies/<slug:key>/versions/<int:a>...<int:b>/", frame.soon, name="policy-diff"),
+    path("policies/<slug:key>/versions/<int:number>/rollback/", frame.soon, name="policy-rollback"),
+    path("policies/<slug:key>/versions/<int:number>/reproduce/", frame.soon, name="policy-reproduce"),
+    path("changes/<slug:change>/undo/", frame.soon, name="undo"),
+    # -- conversations, why, playground (W3 replaces frame.soon by its views)
+    path("conversations/", frame.soon, name="conversations"),
+    path("conversations/<slug:conversation>/", frame.soon, name="conversation"),
+    path("conversations/<slug:conversation>/turns/<int:user_turn>/why/<slug:key>/", frame.soon, name="why"),
+    path("playground/", frame.soon, name="playground"),
+]
+
+urlpatterns: list[URLPattern | URLResolver] = [
+    path("", frame.soon, name="front"),
+    path("start/", frame.soon, name="start"),
+    path("sign-in/", frame.soon, name="sign-in"),
+    path("sign-out/", frame.soon, name="sign-out"),
+    path("profile/", frame.soon, name="profile"),
+    path("profile/theme/", frame.soon, name="theme"),
+    path("profile/terms/", frame.soon, name="terms"),
+    path("i/<slug:inv>/", include(inventory)),
+    # -- health (console/views/health.py)
+    # -- API (console/api): path("api/v1/", api.urls)
+]
