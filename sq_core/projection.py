@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sq_core.classifier import Classifier
+from sq_core.scoring import exact_dots, round_margin
 
 Floats = NDArray[np.float64]
 
@@ -69,9 +70,7 @@ def strip(
 
 
 def _margins(rows: Floats, classifier: Classifier) -> Floats:
-    # einsum sums each row by itself: a row's margin does not depend on which other rows are drawn.
-    dots: Floats = np.einsum("pd,d->p", rows, classifier.weights.astype(np.float64))
-    return np.round(dots + classifier.bias, 6)
+    return round_margin(exact_dots(rows, classifier.weights) + classifier.bias)
 
 
 def _rows(vectors: ArrayLike, classifier: Classifier) -> Floats:
