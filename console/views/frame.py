@@ -1,14 +1,119 @@
-"""What every page's frame needs."""
+"""What every page's frame needs: navigation, the inventory's state in the header, the reader's own settings."""
 
+import json
+from dataclasses import dataclass
 from typing import Any
 
+from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
+from django.urls import get_resolver, reverse
+from django.utils.functional import Promise, SimpleLazyObject
+from django.utils.translation import gettext_lazy as _
+
+from console.models import Inventory, OperatingPoint
+from console.permissions import inventories_of
+
+THEMES = ("light", "dark")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A line of the navigation; ``names`` are the URL names under which it is the current one."""
+
+    route: str
+    label: str | Promise
+    key: str = ""
+    names: tuple[str, ...] = ()
+    group: bool = False  # a hairline above
+
+
+# In this order on every page. An entry appears once its page exists.
+NAVIGATION = (
+    Entry("home", _("Home")),
+    Entry("policies", _("Policies"), "g p", ("policy", "policy-")),
+    Entry("conversations", _("Conversations"), "g c", ("conversation", "why")),
+    Entry("playground", _("Playground")),
+    Entry("review", _("Review"), "g j", ("review-",), group=True),
+    Entry("candidates", _("Candidates")),
+    Entry("agreement", _("Agreement"), "g a"),
+    Entry("evaluation", _("Evaluation"), "", ("evaluation-",)),
+    Entry("releases", _("Releases"), "", ("release-", "undo"), group=True),
+    Entry("runs", _("Runs"), "g r", ("run",)),
+    Entry("data", _("Data")),
+    Entry("audit", _("Audit")),
+    Entry("settings", _("Settings")),
+)
+
+# The `?` sheet. Page-specific keys are on their buttons (data-key) and come after these.
+KEYS = (
+    ("?", _("This sheet")),
+    ("/", _("Search")),
+    ("g p", _("Go to Policies")),
+    ("g c", _("Go to Conversations")),
+    ("g r", _("Go to Runs")),
+    ("g j", _("Go to Review")),
+    ("g a", _("Go to Agreement")),
+    ("j", _("Next row")),
+    ("k", _("Previous row")),
+    ("Enter", _("Open the row")),
+    ("Esc", _("Close, or leave the field")),
+    ("x", _("Tick the row")),
+    ("Shift x", _("Tick from the last ticked row to here")),
+    ("*", _("Tick all on the page")),
+    ("u", _("Undo")),
+    (".", _("Actions of the row")),
+)
+
+
+def navigation(request: HttpRequest) -> list[dict[str, Any]]:
+    inventory: Inventory = request.inventory  # type: ignore[attr-defined]
+    known = get_resolver().reverse_dict
+    match = request.resolver_match
+    name = (match.url_name if match else None) or ""
+    return [
+        {
+            "url": reverse(entry.route, args=[inventory.slug]),
+            "label": entry.label,
+            "key": entry.key,
+            "group": entry.group,
+            "current": name == entry.route
+            or any(name == n or (n.endswith("-") and name.startswith(n)) for n in entry.names),
+        }
+        for entry in NAVIGATION
+        if entry.route in known
+    ]
+
+
+def operating_point(inventory: Inventory) -> OperatingPoint | None:
+    return OperatingPoint.objects.current().filter(inventory=inventory).first()
 
 
 def frame(request: HttpRequest) -> dict[str, Any]:
-    return {}
+    """Context of every template; what costs a query is read only by the templates that ask for it."""
+    user = getattr(request, "user", None)
+    inventory: Inventory | None = getattr(request, "inventory", None)
+    theme = request.COOKIES.get("theme", "")
+    context: dict[str, Any] = {
+        "theme": theme if theme in THEMES else "",
+        "technical_terms": bool(user and user.is_authenticated and user.technical_terms),
+        "key_map": user.key_map if user and user.is_authenticated else {},
+        "key_map_json": json.dumps(user.key_map) if user and user.is_authenticated and user.key_map else "",
+        "keys": KEYS,
+        "inventory": inventory,
+        "role": getattr(request, "role", None),
+        "inventories": SimpleLazyObject(lambda: inventories_of(user) if user else []),
+    }
+    if inventory is not None:
+        context["navigation"] = SimpleLazyObject(lambda: navigation(request))
+        context["operating_point"] = SimpleLazyObject(lambda: operating_point(inventory))
+    return context
 
 
-def soon(request: HttpRequest, **kwargs: object) -> HttpResponse:
+def say(request: HttpRequest, text: str, *, undo: str = "", error: bool = False) -> None:
+    """The result of an action in one line, with the address that undoes it: in #status of the next page or partial."""
+    messages.add_message(request, messages.ERROR if error else messages.SUCCESS, text, extra_tags=undo)
+
+
+def soon(_request: HttpRequest, **_kwargs: object) -> HttpResponse:
     """Holds a URL's name until its page is built."""
     raise Http404

@@ -1,0 +1,141 @@
+"""Who may do what: a ladder of roles per inventory, asked before a view calls a service. Services do not ask."""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, cast
+from urllib.parse import urlencode
+
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
+from django.shortcuts import render
+from django.urls import reverse
+from django_htmx.middleware import HtmxDetails
+
+from console.models import Inventory, Membership, Role, User
+from console.services.actor import Actor, person
+from console.services.errors import Conflict, NotFound, ServiceError
+
+P = ParamSpec("P")
+
+
+class Request(HttpRequest):
+    """A signed-in person's request; ``inventory`` and ``role`` are set on an inventory's pages."""
+
+    user: User
+    htmx: HtmxDetails
+    inventory: Inventory
+    role: Role
+    request_id: str
+
+
+def role_of(user: Any, inventory: Inventory) -> Role | None:
+    """The user's role there, or None for somebody who is not a member. Superusers are admins everywhere."""
+    if not user.is_authenticated or not user.is_active:
+        return None
+    if user.is_superuser:
+        return Role.ADMIN
+    membership = Membership.objects.filter(user=user, inventory=inventory).first()
+    return Role(membership.role) if membership else None
+
+
+def inventories_of(user: Any) -> "list[Inventory]":
+    """Those the user may see, by name."""
+    if not user.is_authenticated:
+        return []
+    rows = Inventory.objects.order_by("name", "slug")
+    return list(rows if user.is_superuser else rows.filter(memberships__user=user))
+
+
+def holders(inventory: Inventory, needed: Role) -> list[Membership]:
+    """Who can: the members whose role includes ``needed``, highest first."""
+    rows = Membership.objects.filter(inventory=inventory, user__is_active=True).select_related("user")
+    able = [row for row in rows if Role(row.role).includes(needed)]
+    return sorted(able, key=lambda row: (-Role(row.role).rank, row.user.get_username()))
+
+
+def actor_of(request: HttpRequest) -> Actor:
+    return person(cast("User", request.user), getattr(request, "request_id", ""))
+
+
+def wants_part(request: HttpRequest) -> bool:
+    """An htmx request that is not htmx 2 restoring a page from the history: those get the whole page."""
+    htmx = cast("Request", request).htmx
+    return bool(htmx) and not htmx.history_restore_request
+
+
+def to_sign_in(request: HttpRequest) -> HttpResponse:
+    """The sign-in page, coming back here afterwards; an htmx request leaves the whole page for it."""
+    back = request.get_full_path() if request.method in {"GET", "HEAD"} and not wants_part(request) else ""
+    address = reverse("sign-in") + (f"?{urlencode({'next': back})}" if back and back != "/" else "")
+    if wants_part(request):
+        response = HttpResponse(status=204)
+        response["HX-Redirect"] = address
+        return response
+    return HttpResponseRedirect(address)
+
+
+def refused(request: Request, needed: Role) -> HttpResponse:
+    """403: what role it takes, which one you have, and who can."""
+    template = "_ui/forbidden.html" if wants_part(request) else "errors/403.html"
+    context = {"needed": needed, "role": request.role, "holders": holders(request.inventory, needed)}
+    return render(request, template, context, status=403)
+
+
+def failed(request: HttpRequest, error: ServiceError) -> HttpResponse:
+    """A service's refusal, as a page or as the fragment that takes the place of the target."""
+    if isinstance(error, NotFound):
+        raise Http404(error.message) from error
+    part = "_ui/merge_card.html" if isinstance(error, Conflict) else "_ui/error.html"
+    page = "errors/409.html" if isinstance(error, Conflict) else "errors/refused.html"
+    return render(request, part if wants_part(request) else page, {"error": error}, status=error.status)
+
+
+def require(
+    needed: Role,
+) -> Callable[[Callable[Concatenate[Request, Inventory, P], HttpResponseBase]], Callable[..., HttpResponseBase]]:
+    """``@require(Role.AUTHOR) def view(request, inventory, …)``: URLs give ``inv``, views get the Inventory.
+
+    An inventory one is not a member of does not exist: 404, as for a wrong address.
+    A ServiceError that the view lets through is answered here.
+    """
+
+    def decorate(
+        view: Callable[Concatenate[Request, Inventory, P], HttpResponseBase],
+    ) -> Callable[..., HttpResponseBase]:
+        @wraps(view)
+        def inner(any_request: HttpRequest, inv: str, *args: P.args, **kwargs: P.kwargs) -> HttpResponseBase:
+            if not any_request.user.is_authenticated:
+                return to_sign_in(any_request)
+            request = cast("Request", any_request)
+            inventory = Inventory.objects.filter(slug=inv).first()
+            role = role_of(request.user, inventory) if inventory else None
+            if inventory is None or role is None:
+                raise Http404
+            request.inventory, request.role = inventory, role
+            if not role.includes(needed):
+                return refused(request, needed)
+            try:
+                return view(request, inventory, *args, **kwargs)
+            except ServiceError as error:
+                return failed(request, error)
+
+        inner.needed = needed  # type: ignore[attr-defined]  # what the tests walk over
+        return inner
+
+    return decorate
+
+
+def signed_in(view: Callable[Concatenate[Request, P], HttpResponseBase]) -> Callable[..., HttpResponseBase]:
+    """For pages outside an inventory: anybody with an account."""
+
+    @wraps(view)
+    def inner(any_request: HttpRequest, *args: P.args, **kwargs: P.kwargs) -> HttpResponseBase:
+        if not any_request.user.is_authenticated:
+            return to_sign_in(any_request)
+        request = cast("Request", any_request)
+        try:
+            return view(request, *args, **kwargs)
+        except ServiceError as error:
+            return failed(request, error)
+
+    inner.needed = None  # type: ignore[attr-defined]
+    return inner

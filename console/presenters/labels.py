@@ -1,0 +1,196 @@
+"""The one table of words that pages show. A template names a term, never its label.
+
+With "Show technical terms" in the profile the same places show the term itself.
+"""
+
+from dataclasses import dataclass
+
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
+
+Text = str | Promise
+
+
+@dataclass(frozen=True)
+class Label:
+    plain: Text
+    technical: Text
+    line: Text = ""  # one line of explanation, shown beside the word where there is room and as its title elsewhere
+
+    def text(self, *, technical: bool) -> str:
+        return str(self.technical if technical else self.plain)
+
+
+TERMS: dict[str, Label] = {
+    # -- the decision
+    "fired": Label(
+        _("Selected"), _("Fired"), _("Handed to the agent at this turn; whether it obeyed is another question.")
+    ),
+    "not_fired": Label(_("Not selected"), _("Not fired"), _("Its match strength stayed at or under the cut-off.")),
+    "margin": Label(
+        _("Match strength"),
+        _("Margin"),
+        _("How much this reads like “show” rather than “don't show” examples; 0 = undecided."),
+    ),
+    "cutoff": Label(
+        _("Cut-off"), _("θ + offset"), _("Selected above this line; lower means fewer misses and more extras.")
+    ),
+    "theta": Label(
+        _("Cut-off of all"),
+        _("θ"),
+        _("The one number all policies share; each version may shift it by its own offset."),
+    ),
+    "offset": Label(_("Own shift"), _("Offset"), _("How far this version moves the cut-off that all share.")),
+    "calibrated": Label(
+        _("Cut-off chosen on judged turns"), _("Calibrated"), _("The cut-off was chosen on judged turns.")
+    ),
+    "uncalibrated": Label(
+        _("Cut-off not chosen yet"),
+        _("Uncalibrated"),
+        _("The cut-off is 0: no judged turns have been used to choose it."),
+    ),
+    # -- examples
+    "signal": Label(_("Show example"), _("Signal"), _("A message that needs the policy.")),
+    "anti_signal": Label(_("Don't-show example"), _("Anti-signal"), _("A look-alike that doesn't need the policy.")),
+    "signals": Label(_("Show examples"), _("Signals"), _("Messages that need the policy.")),
+    "anti_signals": Label(_("Don't-show examples"), _("Anti-signals"), _("Look-alikes that don't need the policy.")),
+    "exemplar": Label(_("Example"), _("Exemplar"), _("What the policy learns from.")),
+    "exemplars": Label(_("Examples"), _("Exemplars"), _("What the policy learns from.")),
+    "candidate": Label(_("Suggested example"), _("Candidate"), _("Waits for your yes or no.")),
+    "candidates": Label(_("Suggested examples"), _("Candidates"), _("They wait for your yes or no.")),
+    "promoted": Label(_("In use"), _("Promoted"), _("The policy learns from it.")),
+    "rejected": Label(_("Not used"), _("Rejected"), _("Never suggested again.")),
+    "retired": Label(_("Retired"), _("Retired"), _("Taken out; kept for the record.")),
+    "promote": Label(_("Use"), _("Promote"), _("Learn from it.")),
+    "reject": Label(_("Don't use"), _("Reject"), _("Never suggest it again.")),
+    "restore": Label(_("Suggest again"), _("Restore"), _("Put it back among the suggestions.")),
+    "retire": Label(_("Take out"), _("Retire"), _("The policy no longer learns from it.")),
+    "pin": Label(_("Must select here"), _("Pin"), _("A must-pass test that also selects near-identical messages.")),
+    "unpin": Label(_("No longer must select"), _("Unpin"), _("Drops the must-pass test.")),
+    "keep": Label(_("Keep in place"), _("Pin"), _("It stays when suggestions are made again.")),
+    "unkeep": Label(_("No longer keep"), _("Unpin"), _("It may be replaced when suggestions are made again.")),
+    "move": Label(
+        _("Move to the other side"), _("Move side"), _("A show example becomes a don't-show one, or the reverse.")
+    ),
+    "edit": Label(_("Edit"), _("Edit"), _("Makes a new example and retires the old one.")),
+    "add": Label(_("Add"), _("Add exemplar"), _("A new example.")),
+    # -- where they come from
+    "genre": Label(_("Source of examples"), _("Genre"), _("Written by AI, or from real chats.")),
+    "generated": Label(_("Written by AI"), _("Generated"), _("Made from the policy's text alone.")),
+    "mined": Label(_("From real chats"), _("Mined"), _("Taken from judged conversations.")),
+    "mixed": Label(_("AI and real chats"), _("Mixed"), _("Both kinds of examples.")),
+    "written": Label(_("Written by people"), _("Written"), _("Typed or chosen by somebody here.")),
+    "imported": Label(_("Imported"), _("Imported"), _("Brought in from a file.")),
+    "fit_set": Label(_("Learns from"), _("Fit set"), _("Which source of examples the policy learns from.")),
+    "transition_turn": Label(
+        _("Where it became relevant"), _("Transition turn"), _("First message with the reviewer's top score.")
+    ),
+    "hard_negative": Label(_("Look-alike"), _("Hard negative"), _("Sounds right, does not need the policy.")),
+    # -- what is compared
+    "cumulative": Label(_("Whole chat so far"), _("Cumulative view"), _("The stronger of the two counts.")),
+    "user_turn": Label(_("This message"), _("User-turn view"), _("The stronger of the two counts.")),
+    # -- outcomes
+    "pinned": Label(
+        _("Selected: must select here"), _("Fired by pin"), _("Near-identical to a turn that must be selected.")
+    ),
+    "always": Label(_("Always on"), _("Always on"), _("Never filtered and never switched off.")),
+    "unfitted": Label(_("Shown: has no examples yet"), _("Unfitted"), _("A policy without a version is always shown.")),
+    "dependency": Label(_("Came along"), _("Dependency"), _("Another selected policy requires or entails it.")),
+    "carried_over": Label(_("Still on"), _("Carried over"), _("Kept from an earlier message.")),
+    "expired": Label(_("Switched off"), _("Expired"), _("Dropped for lack of a new reason.")),
+    "filtered": Label(
+        _("Filtered later"), _("Filtered by the second stage"), _("Selected, then dropped by the reviewer.")
+    ),
+    "off": Label(_("Off"), _("Off"), _("Never selected.")),
+    "not_scored": Label(_("Not scored"), _("Not scored"), _("Its text has not been read by the encoder yet.")),
+    "auto": Label(_("Automatic"), _("Auto"), _("Selected when a turn matches.")),
+    # -- figures
+    "recall": Label(_("Caught"), _("Recall"), _("Of 100 turns that needed it, so many got it.")),
+    "precision": Label(_("Needed when shown"), _("Precision"), _("Of 100 turns it was shown at, so many needed it.")),
+    "firing_share": Label(_("Selected on"), _("Firing share"), _("The share of all turns it is selected at.")),
+    "relevant": Label(_("Needed it"), _("Relevant"), _("The AI reviewer scored the turn 4 or 5.")),
+    "irrelevant": Label(_("Did not need it"), _("Irrelevant"), _("The AI reviewer scored the turn 1 to 3.")),
+    "unjudged": Label(_("Not reviewed"), _("Unjudged"), _("No reviewer has scored this turn.")),
+    "missed": Label(_("Missed"), _("False negative"), _("Needed it and did not get it.")),
+    "extra": Label(_("Extra"), _("False positive"), _("Got it and did not need it.")),
+    "judge": Label(_("AI reviewer"), _("Judge"), _("An opinion, not the truth.")),
+    "judgement": Label(_("AI reviewer's score"), _("Judgement"), _("1 to 5; an opinion, not the truth.")),
+    "human": Label(_("People"), _("Human labels"), _("What reviewers here answered.")),
+    "kappa": Label(_("Agreement beyond chance"), _("κ"), _("0 = as good as chance, 1 = always the same answer.")),
+    "weight": Label(_("Pull"), _("Weight α"), _("How strongly this example pulls the decision.")),
+    "attribution": Label(
+        _("What made it so"), _("Attribution"), _("The match strength, split exactly over the examples.")
+    ),
+    "cosine": Label(_("Similarity"), _("Cosine"), _("1 = the same meaning to the encoder, 0 = nothing in common.")),
+    "encoder": Label(_("Text reader"), _("Encoder"), _("The model that turns text into numbers.")),
+    # -- changing
+    "refit": Label(_("Update"), _("Refit"), _("The policy learns again from its examples.")),
+    "flips": Label(_("Turns that change"), _("Flips"), _("Selected before and not after, or the reverse.")),
+    "impact": Label(_("What will change"), _("Impact"), _("Worked out before anything is written.")),
+    "version": Label(
+        _("Version"), _("Classifier version"), _("What the policy learnt, numbered; never changed afterwards.")
+    ),
+    "rollback": Label(_("Go back to"), _("Rollback"), _("A new version with the old content.")),
+    "reproduce": Label(_("Reproduce"), _("Reproduce"), _("Learn again from the stored examples and compare.")),
+    "release": Label(_("Release"), _("Release"), _("One numbered state of the whole inventory.")),
+    "live": Label(_("Live"), _("Live"), _("What agents get.")),
+    "draft": Label(_("Draft"), _("Draft"), _("The newest state, with every change.")),
+    "mode": Label(_("Mode"), _("Mode"), _("Automatic, always on, or off.")),
+    "query_state": Label(_("Turn"), _("Query state"), _("A conversation up to one customer message.")),
+    "user_turns": Label(_("Customer messages"), _("User turns"), _("What the customer wrote, in order.")),
+    "policy": Label(_("Policy"), _("Artifact"), _("The text the agent is given.")),
+    "policies": Label(_("Policies"), _("Artifacts"), _("The texts the agent may be given.")),
+}
+
+ROLES: dict[str, Label] = {
+    "viewer": Label(_("Viewer"), _("viewer"), _("Reads every page.")),
+    "reviewer": Label(_("Reviewer"), _("reviewer"), _("Also labels turns and exports evidence.")),
+    "author": Label(_("Author"), _("author"), _("Also changes policies and their examples.")),
+    "publisher": Label(_("Publisher"), _("publisher"), _("Also moves the cut-off, goes live and rolls back.")),
+    "admin": Label(_("Admin"), _("admin"), _("Also manages people, tokens and settings.")),
+}
+
+# How a change reads in a list: what was done; the object's own name follows it.
+ACTIONS: dict[str, Text] = {
+    "add": _("Added an example"),
+    "promote": _("Took an example into use"),
+    "reject": _("Decided against an example"),
+    "restore": _("Put an example back among the suggestions"),
+    "retire": _("Took an example out"),
+    "keep": _("Kept an example in place"),
+    "unkeep": _("No longer keeps an example in place"),
+    "move": _("Moved an example to the other side"),
+    "pin": _("Must select at a turn"),
+    "unpin": _("No longer must select at a turn"),
+    "edit": _("Edited"),
+    "create": _("Created"),
+    "archive": _("Archived"),
+    "refit": _("Updated"),
+    "fit": _("Updated"),
+    "rollback": _("Went back to an earlier version"),
+    "undo": _("Undid a change"),
+    "revert": _("Reverted a change"),
+    "fit_set": _("Changed the source of examples"),
+    "calibrate": _("Chose the cut-off"),
+    "operating_point": _("Moved the cut-off"),
+    "update": _("Changed"),
+    "import": _("Imported"),
+}
+
+
+def term(name: str, *, technical: bool = False) -> str:
+    """The word for ``name`` on a page; an unknown name is a programming error and raises KeyError."""
+    return TERMS[name].text(technical=technical)
+
+
+def line(name: str) -> str:
+    return str(TERMS[name].line)
+
+
+def role(name: str) -> Label:
+    return ROLES[name]
+
+
+def action(name: str) -> str:
+    """What a Change's action says; unknown ones read as they are stored, with spaces."""
+    return str(ACTIONS.get(name, name.replace("_", " ").replace("-", " ").capitalize()))
