@@ -66,7 +66,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """A whole log as read; `replaced` counts the NUL and lone-surrogate characters that became U+FFFD."""
+    """A whole log as read from row `line` of its file; `replaced` counts the characters that became U+FFFD."""
 
     external_id: str
     messages: tuple[Message, ...]
@@ -76,7 +76,8 @@ class Conversation:
     channel: str = ""
     started_at: datetime | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    replaced: int = 0
+    replaced: int = field(default=0, compare=False)
+    line: int = field(default=0, compare=False)
 
 
 def clean_text(text: str) -> tuple[str, int]:
@@ -137,8 +138,8 @@ class _MessageReader:
             content=self._clean(self._content(f"{where}.content", item.get("content"), role)),
             at=parse_time(at, f"{where}.at"),
             tool_calls=self._calls(where, item.get("tool_calls")),
-            call_id=self._optional(f"{where}.call_id", call_id),
-            requestor=self._optional(f"{where}.requestor", item.get("requestor")),
+            call_id=self._optional(f"{where}.call_id", call_id, 200),
+            requestor=self._optional(f"{where}.requestor", item.get("requestor"), 40),
             visible_to_agent=visible,
         )
 
@@ -202,14 +203,18 @@ class _MessageReader:
             raise MessageError(where, "no tool name found.", 'Write {"id": "…", "name": "…", "arguments": {…}}.')
         arguments = body.get("arguments")
         text = arguments if isinstance(arguments, str) else "" if arguments is None else _compact(arguments)
-        return ToolCall(self._optional(f"{where}.id", call.get("id")), self._clean(body["name"]), self._clean(text))
+        return ToolCall(
+            self._optional(f"{where}.id", call.get("id"), 200), self._clean(body["name"]), self._clean(text)
+        )
 
-    def _optional(self, where: str, value: object) -> str | None:
+    def _optional(self, where: str, value: object, limit: int) -> str | None:
         """A short identifier as text; numbers are accepted because exports write ids both ways."""
         if value is None:
             return None
         if isinstance(value, bool) or not isinstance(value, str | int):
             raise MessageError(where, f"expected text, got {_kind(value)}.", "Write it as a string.")
+        if len(str(value)) > limit:
+            raise MessageError(where, f"has {len(str(value))} characters; {limit} is the most.", "Shorten it.")
         return self._clean(str(value))
 
 
@@ -262,7 +267,7 @@ def is_user_turn(message: Message) -> bool:
 
 
 def prefix(messages: Sequence[Message], user_turn: int) -> tuple[Message, ...]:
-    """The messages up to and including user turn `user_turn`: what the query state sees. IndexError when it has none."""
+    """The messages up to and including user turn `user_turn`: what the query state sees. IndexError beyond."""
     if user_turn < 0:
         raise IndexError(f"user turn {user_turn}: user turns count from 0")
     last = user_turns(messages)[user_turn]

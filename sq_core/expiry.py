@@ -36,7 +36,7 @@ class ExpiryError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Expiry:
-    """Expire after `others` (K) other artifacts newly fired, or after `turns` (T) user turns; None = that rule is off."""
+    """Expire after `others` (K) other artifacts newly fired, or after `turns` (T) user turns; None = rule off."""
 
     others: int | None = None
     turns: int | None = None

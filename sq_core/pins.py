@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sq_core.classifier import ViewKind
 from sq_core.scoring import Float, ScoringError, Vectors, Views, dot_table, round_margin
@@ -68,14 +67,3 @@ def pin_match(pin: PinState, views: Views) -> tuple[bool, float, ViewKind | None
         return False, -1.0, None, None
     cosine, is_turn, turn = best
     return cosine >= pin.bound, cosine, ViewKind.USER_TURN if is_turn else ViewKind.CUMULATIVE, turn
-
-
-def matched(
-    pins: tuple[PinState, ...], cumulative: Vectors | None, turns: Vectors
-) -> list[tuple[PinState, NDArray[np.bool_], NDArray[np.bool_]]]:
-    """Per pin, which cumulative views (s,) and which user turns (t,) it matches."""
-    results = []
-    for pin in pins:
-        whole, own = pin_cosines(pin, cumulative, turns)
-        results.append((pin, whole >= pin.bound, own >= pin.bound))
-    return results

@@ -1,0 +1,392 @@
+"""What an agent loads: one release of an inventory that decides, at every user turn, what the agent must see.
+
+`Bundle.discover` answers for the last user turn, `Bundle.outcomes` for every turn and artifact; both run the same
+replay (`sq_core.decision`), so the first is the last row of the second. API, pages and exported files all decide here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from sq_core.attribution import attribute
+from sq_core.conversation import Message, is_user_turn
+from sq_core.decision import (
+    Artifact,
+    Decider,
+    Discovery,
+    ExemplarTerm,
+    Explanation,
+    Fired,
+    Label,
+    Mode,
+    OperatingPoint,
+    Outcome,
+    Reason,
+    ordered,
+)
+from sq_core.embedding import Centre, Encoder, ZeroVector, centre_and_normalise
+from sq_core.scoring import Float, Pooling, Vectors, Views, margin, margins
+from sq_core.session import ConversationVectors, Rendering, Session, VectorCache, as_messages, embed_conversation
+
+__all__ = [
+    "Artifact",
+    "Bundle",
+    "BundleError",
+    "Discovery",
+    "EncoderMismatchError",
+    "ExemplarTerm",
+    "Explanation",
+    "Fired",
+    "Label",
+    "Mode",
+    "OperatingPoint",
+    "Outcome",
+    "Reason",
+    "load_bundle",
+    "select_all",
+]
+
+Messages = Sequence[Message] | Sequence[Mapping[str, Any]]
+Source = Messages | ConversationVectors | Sequence[Views]
+
+
+class BundleError(ValueError):
+    """A bundle that cannot be built, read or asked that; the text says what, where and the mend."""
+
+
+class EncoderMismatchError(BundleError):
+    """An encoder other than the one the weights were fitted with: its numbers would mean nothing."""
+
+
+class Bundle:
+    """One release: encoder id, centre, operating point and artifacts. Immutable; safe to share between threads."""
+
+    def __init__(
+        self,
+        *,
+        encoder_id: str,
+        centre: Centre,
+        operating_point: OperatingPoint,
+        artifacts: Iterable[Artifact],
+        release: int = 0,
+        inventory: str = "",
+        rendering: Rendering | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        encoder: Encoder | None = None,
+    ) -> None:
+        """Raises `BundleError` for a key that occurs twice or vectors of another dimension than the centre's."""
+        self.encoder_id, self.centre, self.operating_point = encoder_id, centre, operating_point
+        self.artifacts, self.release, self.inventory = tuple(artifacts), release, inventory
+        self.rendering, self.metadata, self._encoder = rendering or Rendering(), dict(metadata or {}), encoder
+        self._by_key = {artifact.key: artifact for artifact in self.artifacts}
+        if len(self._by_key) != len(self.artifacts):
+            raise BundleError("two artifacts have the same key; keys must differ")
+        for artifact in self.artifacts:
+            self._check_dimensions(artifact)
+        self._decider = Decider(self.artifacts, self.dimension)
+
+    def _check_dimensions(self, artifact: Artifact) -> None:
+        vectors = [] if artifact.classifier is None else [("weights", artifact.classifier.weights)]
+        vectors += [(f"pin {p.id}", v) for p in artifact.pins for v in (p.cumulative, p.turn) if v is not None]
+        vectors += [(f"exemplar {e.id}", e.vector) for e in artifact.exemplars or ()]
+        for what, vector in vectors:
+            if vector.shape != (self.dimension,):
+                raise BundleError(
+                    f"artifact {artifact.key}: {what} has shape {vector.shape}, the centre dimension {self.dimension}"
+                )
+
+    @property
+    def dimension(self) -> int:
+        """Length of every vector, d."""
+        return self.centre.dimension
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The artifacts' keys in the order of `artifacts` and `margins`."""
+        return tuple(self._by_key)
+
+    # ------------------------------------------------------------------------------------------------------- deciding
+    def discover(
+        self,
+        messages: Messages,
+        *,
+        theta: float | None = None,
+        encoder: Encoder | None = None,
+        turn_cache: VectorCache | None = None,
+        all: bool = False,  # noqa: A002
+        on_failure: Literal["all", "raise"] = "all",
+    ) -> Discovery:
+        """The full active set at the last user turn of `messages`, which are all messages from the first on.
+
+        `theta` replaces θ and keeps the offsets. `turn_cache` saves encoding and changes no answer. `all` fills
+        `not_fired`. When the encoder fails, `on_failure="all"` selects every artifact that is not off
+        (`Discovery.degraded`), never none; ``"raise"`` passes the error on. Raises `MessageError` for messages that
+        cannot be read or are none, and `EncoderMismatchError` for another encoder, whatever `on_failure` says.
+        """
+        point, read = self._point(theta), as_messages(messages)
+        started = time.perf_counter()
+        vectors: ConversationVectors | None = None
+        if any(is_user_turn(message) for message in read):
+            try:
+                vectors = self._embed(read, self._checked(encoder), turn_cache, every_prefix=point.expiry.on)
+            except EncoderMismatchError:
+                raise
+            except Exception as error:
+                # Whatever keeps the encoder from answering, a pre-filter that selects nothing would be wrong.
+                if on_failure == "raise":
+                    raise
+                return select_all(self, f"{type(error).__name__}: {error}")
+        embedded = time.perf_counter()
+        found = None if vectors is None else self._decider.replay(vectors, point)
+        outcomes = self._decider.outcomes(found, -1, everything=all)
+        return Discovery(
+            fired=ordered(outcomes),
+            expired=tuple(sorted(o.artifact for o in outcomes if o.outcome is Label.EXPIRED)),
+            not_fired=tuple(o for o in outcomes if not o.fired) if all else (),
+            user_turn=None if vectors is None else len(vectors.turns) - 1,
+            embed_ms=(embedded - started) * 1000,
+            score_ms=(time.perf_counter() - embedded) * 1000,
+        )
+
+    async def adiscover(
+        self,
+        messages: Messages,
+        *,
+        theta: float | None = None,
+        encoder: Encoder | None = None,
+        turn_cache: VectorCache | None = None,
+        all: bool = False,  # noqa: A002
+        on_failure: Literal["all", "raise"] = "all",
+    ) -> Discovery:
+        """`discover` in a thread: the event loop is never blocked."""
+        return await asyncio.to_thread(
+            self.discover,
+            messages,
+            theta=theta,
+            encoder=encoder,
+            turn_cache=turn_cache,
+            all=all,
+            on_failure=on_failure,
+        )
+
+    def outcomes(
+        self,
+        source: Source,
+        *,
+        theta: float | None = None,
+        encoder: Encoder | None = None,
+        turn_cache: VectorCache | None = None,
+    ) -> tuple[tuple[Outcome, ...], ...]:
+        """Per user turn, the outcome of every artifact in the order of `artifacts`, expiry and dependencies replayed.
+
+        `source`: all messages, or their vectors: `ConversationVectors`, or the `Views` of the states 0 … T-1. Empty
+        when no user has said anything. Errors of the encoder are passed on.
+        """
+        point = self._point(theta)
+        vectors = self._vectors(source, encoder, turn_cache)
+        if vectors is None:
+            return ()
+        found = self._decider.replay(vectors, point)
+        return tuple(self._decider.outcomes(found, row) for row in range(len(vectors.cumulative)))
+
+    def session(self, *, encoder: Encoder | None = None, theta: float | None = None) -> Session:
+        """A growing conversation: the same answers as `discover`, embedding only what is new."""
+        return Session(self, encoder=encoder, theta=theta)
+
+    def explain(
+        self,
+        source: Source,
+        artifact: str,
+        *,
+        turn: int | None = None,
+        theta: float | None = None,
+        encoder: Encoder | None = None,
+        turn_cache: VectorCache | None = None,
+    ) -> Explanation:
+        """Take the margin of `artifact` at user turn `turn` (default: the last) apart, exactly, term by exemplar.
+
+        The attribution's `bias` carries the age discounts of the views that count, if any. Raises `BundleError` for an
+        unknown artifact or turn, one without classifier, and a bundle without exemplars.
+        """
+        chosen = self.artifact(artifact)
+        if chosen.classifier is None:
+            raise BundleError(f"artifact {artifact} has no classifier yet; it is selected as unfitted")
+        if chosen.exemplars is None:
+            raise BundleError(f"artifact {artifact}: no exemplars here; export the bundle with exemplars to explain it")
+        vectors = self._vectors(source, encoder, turn_cache)
+        last = -1 if vectors is None else len(vectors.turns) - 1
+        at = last if turn is None else turn
+        if vectors is None or not vectors.first <= at <= last:
+            raise BundleError(f"user turn {turn}: this conversation has {last + 1} user turns, counted from 0")
+        found = self._decider.outcomes(self._decider.replay(vectors, self._point(theta)), at - vectors.first)
+        outcome = next(o for o in found if o.artifact == artifact)
+        views = vectors.views(at)
+        taken = margin(chosen.classifier, views, self.operating_point.pooling)
+        weights = np.array([term.weight for term in taken.all_values])
+        less = math.fsum(term.weight * term.discount for term in taken.views)
+        attribution = attribute(
+            np.array([e.vector for e in chosen.exemplars]).reshape(len(chosen.exemplars), self.dimension),
+            [e.alpha for e in chosen.exemplars],
+            chosen.classifier.bias - less,
+            weights @ views.vectors.astype(np.float64),
+            [e.polarity for e in chosen.exemplars],
+            stored=taken.value,
+        )
+        return Explanation(outcome, taken, attribution, chosen.exemplars)
+
+    def artifact(self, key: str) -> Artifact:
+        """The artifact with that key. Raises `BundleError`."""
+        try:
+            return self._by_key[key]
+        except KeyError:
+            raise BundleError(f"no artifact {key!r} in release {self.release} of {self.inventory!r}") from None
+
+    # ---------------------------------------------------------------------------------------------------- plain numbers
+    def margins(self, views: Views | ArrayLike) -> Float:
+        """Margins (N,) of all artifacts in the order of `keys`, NaN where there is no classifier.
+
+        `Views` are pooled as the operating point says; a plain (v, d) array is user turns under the max.
+        """
+        pooling = self.operating_point.pooling
+        if not isinstance(views, Views):
+            views, pooling = Views.of_turns(views), Pooling(cumulative=False)
+        result = np.full(len(self.artifacts), np.nan)
+        fitted = [artifact.classifier is not None for artifact in self.artifacts]
+        result[fitted] = margins(self._decider.weights, self._decider.biases, views, pooling)
+        return result
+
+    def centre_and_normalise(self, vectors: ArrayLike) -> Vectors:
+        """Raw encoder vectors (n, d) as centred unit vectors (n, d); errors as in `sq_core.embedding`."""
+        return centre_and_normalise(np.asarray(vectors, dtype=np.float32), self.centre)
+
+    # --------------------------------------------------------------------------------------------------------- helpers
+    def prompt_block(self, fired: Discovery | Iterable[Fired]) -> str:
+        """The fired artifacts' names and whole texts for a prompt, in the order given; empty when nothing fired."""
+        entries = fired.fired if isinstance(fired, Discovery) else fired
+        blocks = []
+        for artifact in (self.artifact(entry.artifact) for entry in entries):
+            label = f"{artifact.kind}: {artifact.key}"
+            blocks.append(f"--- begin {label} ---\n{artifact.name}\n\n{artifact.text}\n--- end {label} ---")
+        return "\n\n".join(blocks)
+
+    def with_encoder(self, encoder: Encoder) -> Bundle:
+        """The same bundle with `encoder` as its own. Raises `EncoderMismatchError`."""
+        self._checked(encoder)
+        return Bundle(
+            encoder_id=self.encoder_id,
+            centre=self.centre,
+            operating_point=self.operating_point,
+            artifacts=self.artifacts,
+            release=self.release,
+            inventory=self.inventory,
+            rendering=self.rendering,
+            metadata=self.metadata,
+            encoder=encoder,
+        )
+
+    def save(self, path: str | Path, *, with_exemplars: bool = False) -> None:
+        """Write the one file `load_bundle` reads (docs/adr/0005), whole or not at all."""
+        from sq_core.bundle_file import write_bundle
+
+        write_bundle(self, Path(path), with_exemplars=with_exemplars)
+
+    def _point(self, theta: float | None) -> OperatingPoint:
+        if theta is None:
+            return self.operating_point
+        if not math.isfinite(theta):
+            raise BundleError(f"theta is {theta!r}; expected a finite number")
+        return replace(self.operating_point, theta=theta)
+
+    def _checked(self, encoder: Encoder | None) -> Encoder:
+        """The encoder to use: the one given, the bundle's own, or the local one. Raises `EncoderMismatchError`."""
+        chosen = encoder or self._encoder
+        if chosen is None:
+            chosen = self._encoder = local_encoder()
+        if chosen.id != self.encoder_id:
+            raise EncoderMismatchError(
+                f"this bundle was fitted with encoder {self.encoder_id!r}, but {chosen.id!r} was given; "
+                "give that encoder, or export a bundle made with yours"
+            )
+        return chosen
+
+    def _embed(
+        self, messages: Sequence[Message], encoder: Encoder, cache: VectorCache | None, *, every_prefix: bool
+    ) -> ConversationVectors:
+        return embed_conversation(
+            messages,
+            encoder,
+            self._centred,
+            rendering=self.rendering,
+            every_prefix=every_prefix,
+            cache=cache,
+        )
+
+    def _centred(self, vectors: Vectors) -> Vectors:
+        """As `centre_and_normalise`, a text that sits on the centre giving 0: it says nothing, its margin is b."""
+        try:
+            return self.centre_and_normalise(vectors)
+        except ZeroVector:
+            if len(vectors) == 1:
+                return np.zeros((1, self.dimension), dtype=np.float32)
+            return np.concatenate([self._centred(vectors[row : row + 1]) for row in range(len(vectors))])
+
+    def _vectors(
+        self, source: Source, encoder: Encoder | None, cache: VectorCache | None
+    ) -> ConversationVectors | None:
+        """The vectors of `source` at every user turn, None when it has none."""
+        if isinstance(source, ConversationVectors):
+            return source if len(source.turns) else None
+        views = [item for item in source if isinstance(item, Views)]
+        if views:
+            return ConversationVectors.of_views(views)
+        read = as_messages(source)  # type: ignore[arg-type]
+        if not any(is_user_turn(message) for message in read):
+            return None
+        return self._embed(read, self._checked(encoder), cache, every_prefix=True)
+
+
+def select_all(bundle: Bundle, error: str) -> Discovery:
+    """Every artifact that is not off, in the order of the bundle's keys: what to do when nothing can be decided.
+
+    Those that are always on say so; the others have the reason `unfitted`, as nothing scored them.
+    """
+    chosen = [artifact for artifact in bundle.artifacts if artifact.mode is not Mode.OFF]
+    reasons = [Reason.ALWAYS if artifact.mode is Mode.ALWAYS else Reason.UNFITTED for artifact in chosen]
+    outcomes = [
+        Fired(artifact.key, None, None, reason, version=artifact.version)
+        for artifact, reason in zip(chosen, reasons, strict=True)
+    ]
+    return Discovery(
+        fired=tuple(sorted(outcomes, key=lambda f: (f.reason != Reason.ALWAYS, f.artifact))), degraded=True, error=error
+    )
+
+
+def load_bundle(path: str | Path, encoder: Encoder | None = None, *, centre_digest: str | None = None) -> Bundle:
+    """Open a bundle file. `encoder`: the local minilm by default, loaded when first needed, or any `Encoder`.
+
+    Raises `BundleError` with the reason for a file that is no bundle, of an unknown format version, truncated or
+    altered, and for a centre other than `centre_digest` where that is given; `EncoderMismatchError` for another
+    encoder.
+    """
+    from sq_core.bundle_file import read_bundle
+
+    bundle = read_bundle(Path(path))
+    if centre_digest is not None and bundle.centre.digest != centre_digest:
+        raise BundleError(f"{path}: made with centre {bundle.centre.digest}, expected {centre_digest}; export it again")
+    return bundle if encoder is None else bundle.with_encoder(encoder)
+
+
+def local_encoder() -> Encoder:
+    """The packaged local encoder."""
+    from sq_core.encoders import get_encoder
+
+    return get_encoder("minilm")
