@@ -8,11 +8,62 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 HALF_STEP = 5e-7
+# Fewer relevant turns than this say too little about recall; the firing share is held instead.
+MIN_RELEVANT = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """An offset and what it held: the parent's recall on ``relevant`` turns, or its firing share.
+
+    lowered: the held cut-off would have missed a turn that must fire, so it was lowered just below it.
+    """
+
+    offset: float
+    rule: Literal["recall", "share"]
+    relevant: int
+    parent_recall: float | None
+    lowered: bool
+
+
+def choose_offset(
+    *,
+    parent_background: ArrayLike,
+    new_background: ArrayLike,
+    parent_relevant: ArrayLike,
+    new_relevant: ArrayLike,
+    parent_cutoff: float,
+    theta: float,
+    must_fire: Sequence[float] = (),
+) -> Choice:
+    """The product's rule at every fit after the first: keep what the parent version achieved.
+
+    With at least ``MIN_RELEVANT`` relevant turns its recall on them, else its firing share on the background sample;
+    then never above a turn that a person just promoted. The target is the parent's own recall, not the inventory's:
+    lifting a policy to the target is a calibration, and would newly fire a sixth of all turns for one click.
+
+    parent_background, new_background (S,): margins of both versions on the inventory's frozen background sample.
+    parent_relevant, new_relevant (R,): on this artifact's judged relevant turns in other scenarios than its exemplars'.
+    must_fire: the new version's margins at the turns that were just promoted.
+    """
+    before, after = _margins(parent_relevant, "parent_relevant"), _margins(new_relevant, "new_relevant")
+    if before.shape != after.shape:
+        raise ValueError(f"{before.size} parent margins and {after.size} new ones; expected the same relevant turns")
+    recall = recall_at(before, parent_cutoff) if before.size else None
+    rule: Literal["recall", "share"] = "recall" if before.size >= MIN_RELEVANT and recall else "share"
+    if rule == "recall" and recall:
+        held = hold_recall(after, theta, recall)
+    else:
+        held = hold_share(parent_background, new_background, parent_cutoff, theta)
+    offset = lower_to_fire(held, theta, must_fire)
+    return Choice(offset, rule, before.size, recall, offset < held)
 
 
 def hold_share(parent_margins: ArrayLike, new_margins: ArrayLike, parent_cutoff: float, theta: float) -> float:

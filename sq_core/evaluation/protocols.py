@@ -388,7 +388,7 @@ def _mean_row(method: str, world: World, rows: Sequence[Row]) -> Row:
         return of(values) if values else None
 
     names = ("precision_at_r90", "precision", "recall", "auprc", "theta", "kept", "coverage")
-    spread = mean("precision_at_r90", lambda values: float(np.std(values, ddof=1)) if len(values) > 1 else 0.0)
+    spread = mean("precision_at_r90", lambda values: float(np.std(values)))
     # A split that misses the target has no P@R90; the mean of the others would flatter the method.
     missed = any(row and row.get("precision_at_r90") is None for row in rows if "recall" in row)
     row: Row = {"method": method, "world": world, **{name: mean(name) for name in names}, "sd": spread}
