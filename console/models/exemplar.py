@@ -36,12 +36,6 @@ class ExemplarQuerySet(models.QuerySet["Exemplar"]):
     def promoted(self) -> "ExemplarQuerySet":
         return self.filter(status=ExemplarStatus.PROMOTED)
 
-    def in_fit_set(self, fit_set: str) -> "ExemplarQuerySet":
-        """What a version is fitted on: the genre's own, and always what a person promoted, wrote or imported as their own."""
-        own = Q(source__in=[Source.WRITTEN, Source.IMPORTED]) | Q(decided_by_person=True)
-        genres = {"generated": [Source.GENERATED], "mined": [Source.MINED], "mixed": [Source.GENERATED, Source.MINED]}[fit_set]
-        return self.promoted().filter(own | Q(source__in=genres))
-
 
 class Exemplar(models.Model):
     public_id = public_id_field()

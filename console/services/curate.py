@@ -1,0 +1,446 @@
+"""Curate: promote, reject, restore, pin, edit, move, retire, roll back, undo. Each is previewed, then applied on the version
+the person looked at, in one transaction that writes decision, refit, version, change and audit row, or nothing."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import transaction
+
+from console.models import (
+    Artifact,
+    ArtifactSetting,
+    Change,
+    ClassifierVersion,
+    Exemplar,
+    ExemplarStatus,
+    FitSet,
+    Inventory,
+    Pin,
+    Polarity,
+    StateView,
+    Status,
+)
+from console.services import embed, fit, impact, table
+from console.services.actor import SYSTEM, Actor
+from console.services.errors import Conflict, Invalid, NotFound
+from console.services.fit import Basis, Draft
+from console.services.impact import Impact
+from console.services.plan import Plan, Step, make_plan, restoring_plan, snapshot
+from console.services.revision import Revision, lock_artifact, revision
+from sq_core import embedding
+from sq_core.embedding import vector_key
+
+PIN_BOUND = 0.90  # centred cosine, for the encoders shipped here
+PlanMaker = Callable[[Artifact, Actor], Plan]
+
+
+@dataclass(frozen=True)
+class Applied:
+    """``version`` is the active one afterwards: a new one, or the old where nothing in the fit changed."""
+
+    version: ClassifierVersion | None
+    change: Change
+    impact: Impact
+    fit_ms: float
+    made_version: bool
+
+
+# ---------------------------------------------------------------------------------------------------------- the public verbs
+def preview(artifact: Artifact, steps: Sequence[Step], *, by: Actor = SYSTEM) -> Impact:
+    """What applying ``steps`` would change; writes nothing but vectors of new texts. Raises as `apply` does."""
+    return _preview(artifact, lambda a, actor: make_plan(a, steps, actor), by)
+
+
+def apply(
+    artifact: Artifact, steps: Sequence[Step], *, by: Actor, base_version: int | None, reason: str = ""
+) -> Applied:
+    """Apply ``steps`` on top of ``base_version`` (None = the artifact has no version yet).
+
+    Raises Conflict when another version is active by now, Invalid for impossible steps or a missing reason, Unavailable
+    when a new text cannot be embedded; nothing is written then.
+    """
+    names = sorted({step.action for step in steps})
+    return _apply(
+        artifact,
+        lambda a, actor: make_plan(a, steps, actor),
+        by=by,
+        base_version=base_version,
+        reason=reason,
+        action=names[0] if len(names) == 1 else "curate",
+    )
+
+
+def preview_fit_set(artifact: Artifact, fit_set: str, *, by: Actor = SYSTEM) -> Impact:
+    return _preview(artifact, lambda a, actor: _fit_set_plan(a, actor, fit_set), by)
+
+
+def set_fit_set(artifact: Artifact, fit_set: str, *, by: Actor, base_version: int | None, reason: str = "") -> Applied:
+    """Switch the source of examples a version is fitted on: generated, mined or mixed."""
+    return _apply(
+        artifact,
+        lambda a, actor: _fit_set_plan(a, actor, fit_set),
+        by=by,
+        base_version=base_version,
+        reason=reason,
+        action="fit_set",
+    )
+
+
+def preview_undo(change: Change, *, by: Actor = SYSTEM) -> Impact:
+    artifact = _undoable(change)
+    return _preview(artifact, lambda a, actor: _undo_plan(a, actor, change), by)
+
+
+def undo(change: Change, *, by: Actor, base_version: int | None = None, reason: str = "") -> Applied:
+    """The inverse of one change on the present state: a new version that keeps what came after it.
+
+    ``base_version`` None = whatever is active now. Raises Conflict when what it touched was decided on again since.
+    """
+    artifact = _undoable(change)
+    if base_version is None:
+        active = fit.active_version(artifact)
+        base_version = active.number if active else None
+    return _apply(
+        artifact,
+        lambda a, actor: _undo_plan(a, actor, change),
+        by=by,
+        base_version=base_version,
+        reason=reason or f"Undo of {change.action}",
+        action="undo",
+        reverts=change,
+    )
+
+
+# ------------------------------------------------------------------------------------------------------------------ plans
+def _fit_set_plan(artifact: Artifact, by: Actor, fit_set: str) -> Plan:
+    if fit_set not in FitSet.values:
+        raise Invalid(f"{fit_set!r} is no source of examples.", field="fit_set", hint="Use generated, mined or mixed.")
+    exemplars = {e.public_id: e for e in Exemplar.objects.filter(artifact=artifact)}
+    return Plan(artifact=artifact, by=by, exemplars=exemplars, fit_set=fit_set)
+
+
+def _undoable(change: Change) -> Artifact:
+    if Change.objects.filter(reverts=change).exists():
+        raise Conflict("This change was taken back already.", hint="Look at the history.")
+    if change.artifact is None or "exemplars" not in (change.after or {}):
+        raise Invalid(f"A change of kind “{change.action}” cannot be undone here.", hint="Change it back by hand.")
+    return change.artifact
+
+
+def _undo_plan(artifact: Artifact, by: Actor, change: Change) -> Plan:
+    plan = restoring_plan(artifact, by, before=change.before, after=change.after)
+    plan.forces_version = plan.forces_version and change.action != "pin"
+    return plan
+
+
+# ------------------------------------------------------------------------------------------------------- preview and apply
+def _rows(plan: Plan) -> list[Exemplar]:
+    return fit.fit_order(e for e in plan.exemplars.values() if fit.in_fit(e, plan.fit_set))
+
+
+def _both_sides(rows: Sequence[Exemplar]) -> bool:
+    return {e.polarity for e in rows} == {Polarity.SIGNAL, Polarity.ANTI_SIGNAL}
+
+
+def _known_vectors(plan: Plan, inventory: Inventory) -> dict[str, embedding.Vectors]:
+    """The vectors of every text in the plan's fit, the new ones embedded now: before any transaction."""
+    texts = sorted({e.text for e in _rows(plan)})
+    encoder = embed.encoder_for(inventory)
+    raw = embed.vectors(encoder, texts)
+    return {vector_key(encoder.id, text): row for text, row in zip(texts, raw, strict=True)}
+
+
+def _drafted(plan: Plan, ground: Basis, known: dict[str, embedding.Vectors]) -> Draft | None:
+    """The draft, or None where the fit does not change. Raises Invalid when a fitted policy would lose a side."""
+    rows = _rows(plan)
+    if not _both_sides(rows):
+        if ground.base is None:
+            return None  # first examples are allowed without a version
+        raise Invalid(
+            "This would take the last example of one side away.",
+            field="exemplar",
+            hint="Add another example to that side first, or set the policy to always or off.",
+        )
+    unchanged = fit.is_current(ground, rows) and ground.fit_set == plan.fit_set
+    if unchanged and not plan.forces_version:
+        return None
+    return fit.draft_version(ground, rows, known=known, cured=plan.cured)
+
+
+def _assessed(plan: Plan, ground: Basis, draft: Draft | None, known: dict[str, embedding.Vectors]) -> Impact:
+    dropped = {pin.pk for pin in plan.dropped_pins}
+    pins = [p for p in Pin.objects.current().filter(artifact=plan.artifact) if p.pk not in dropped]
+    added = [e for before, e in plan.touched.values() if before is None or before["status"] != e.status]
+    result = impact.assess(ground, draft, pins=pins, cured=plan.cured, added=added)
+    promoted = [e for e in added if e.polarity == Polarity.SIGNAL and e.status == ExemplarStatus.PROMOTED]
+    if len(promoted) == 1 and len(plan.touched) == 1 and len(ground.states):
+        key = vector_key(ground.point.encoder_id, promoted[0].text)
+        if key in known:
+            vector = embedding.centre_and_normalise(known[key][None, :], ground.core_centre)[0]
+            result.look_alike = impact.nearest_look_alike(ground, vector, not_state=promoted[0].origin_id)
+    return result
+
+
+def _preview(artifact: Artifact, make: PlanMaker, by: Actor) -> Impact:
+    plan = make(artifact, by)
+    point = fit.current_point(artifact.inventory)
+    if point.centre is None:
+        return Impact(base_version=None, warnings=["The first fit of this inventory will fix its centre."])
+    known = _known_vectors(plan, artifact.inventory)
+    ground = fit.basis(artifact)
+    return _assessed(plan, ground, _drafted(plan, ground, known), known)
+
+
+def _check_base(artifact: Artifact, base_version: int | None) -> None:
+    active = fit.active_version(artifact)
+    current = active.number if active else None
+    if current != base_version:
+        raise Conflict(
+            f"This policy is at version {current or 'none'} now; you were looking at {base_version or 'none'}.",
+            base_version=base_version,
+            current_version=current,
+            made_by=active.actor if active else "",
+            hint="Look at the new version and decide again.",
+        )
+
+
+def _apply(
+    artifact: Artifact,
+    make: PlanMaker,
+    *,
+    by: Actor,
+    base_version: int | None,
+    reason: str,
+    action: str,
+    reverts: Change | None = None,
+) -> Applied:
+    early = make(artifact, by)
+    if _both_sides(_rows(early)):
+        fit.ensure_centre(artifact.inventory, by=by)
+    known = _known_vectors(early, artifact.inventory)
+    pin_data = {id(p): _pin_vectors(p, artifact.inventory) for p in early.new_pins}  # may embed: before the transaction
+    texts_of_pins = [pin_data[id(p)] for p in early.new_pins]
+    with transaction.atomic():
+        artifact = lock_artifact(artifact)
+        _check_base(artifact, base_version)
+        if artifact.settings.get(to_release__isnull=True).status == Status.ARCHIVED:
+            raise Conflict(f"{artifact.key} is archived.", hint="Restore it first.")
+        plan = make(artifact, by)
+        draft, effect, ground = None, Impact(base_version=base_version), None
+        if fit.current_point(artifact.inventory).centre is not None:
+            ground = fit.basis(artifact)
+            draft = _drafted(plan, ground, known)
+            effect = _assessed(plan, ground, draft, known)
+        if effect.needs_reason(artifact.inventory.target_recall) and not reason.strip() and action != "undo":
+            what = "a pin breaks" if effect.broken_pins else "recall falls under the target"
+            raise Invalid(f"Say why: {what}.", field="reason", hint="The reason is kept with the version.")
+        summary = f"{artifact.key}: {action.replace('_', ' ')}"
+        with revision(artifact.inventory, by=by, summary=summary, reason=reason) as step:
+            return _write(plan, draft, effect, step, texts_of_pins, ground, action=action, reverts=reverts)
+
+
+def _write(
+    plan: Plan,
+    draft: Draft | None,
+    effect: Impact,
+    step: Revision,
+    pin_vectors: list[dict[str, Any]],
+    ground: Basis | None,
+    *,
+    action: str,
+    reverts: Change | None,
+) -> Applied:
+    artifact = plan.artifact
+    setting = artifact.settings.get(to_release__isnull=True)
+    base = ground.base if ground else None
+    before: dict[str, Any] = {"version": base.number if base else None, "fit_set": setting.fit_set, "exemplars": {}}
+    after: dict[str, Any] = {"version": before["version"], "fit_set": plan.fit_set, "exemplars": {}}
+    for public_id, (earlier, exemplar) in plan.touched.items():
+        exemplar.save()
+        before["exemplars"][public_id], after["exemplars"][public_id] = earlier, snapshot(exemplar)
+    if plan.fit_set != setting.fit_set:
+        _replace_fit_set(setting, plan.fit_set, step)
+    version = base
+    if draft is not None:
+        object.__setattr__(draft.basis, "fit_set", plan.fit_set)
+        version = fit.save_version(draft, step, reason=step.reason)
+        after["version"] = version.number
+    after["pins_dropped"] = _drop_pins(plan, step)
+    after["pins_added"] = _add_pins(plan, step, pin_vectors)
+    only = next(iter(plan.touched)) if len(plan.touched) == 1 else artifact.key
+    change = step.change(
+        action=action,
+        object_type="exemplar" if plan.touched else "policy",
+        object_id=only,
+        artifact=artifact,
+        before=before,
+        after=after,
+        reverts=reverts,
+    )
+    effect.makes_version = draft is not None
+    return Applied(version, change, effect, draft.fit_ms if draft else 0.0, draft is not None)
+
+
+def _replace_fit_set(setting: ArtifactSetting, fit_set: str, step: Revision) -> None:
+    step.close(ArtifactSetting.objects.filter(pk=setting.pk))
+    ArtifactSetting.objects.create(
+        artifact=setting.artifact, mode=setting.mode, fit_set=fit_set, status=setting.status, from_release=step.number
+    )
+
+
+# -------------------------------------------------------------------------------------------------------------------- pins
+def _pin_vectors(pin: Any, inventory: Inventory) -> dict[str, Any]:
+    """The stored vectors of the pinned state, or of the text where there is no state. May call the encoder."""
+    encoder = embed.encoder_for(inventory)
+    view = pin.state and StateView.objects.filter(state=pin.state, encoder_id=encoder.id).order_by("-renderer_version").first()
+    if view:
+        rows = embed.stored([view.cumulative_key, view.turn_key])
+        return {"cumulative": rows[view.cumulative_key].tobytes(), "turn": rows[view.turn_key].tobytes()}
+    return {"cumulative": None, "turn": embed.vectors(encoder, [pin.text])[0].astype("<f4").tobytes()}
+
+
+def _add_pins(plan: Plan, step: Revision, vectors: list[dict[str, Any]]) -> list[str]:
+    ids = []
+    for draft, data in zip(plan.new_pins, vectors, strict=True):
+        current = Pin.objects.current().filter(artifact=plan.artifact)
+        if draft.state is not None and current.filter(state=draft.state).exists():
+            raise Invalid("This turn is pinned already.", field="state", hint="Nothing to do.")
+        if draft.exemplar is not None and current.filter(exemplar=draft.exemplar).exists():
+            raise Invalid("This example is pinned already.", field="exemplar", hint="Nothing to do.")
+        pin = Pin.objects.create(
+            artifact=plan.artifact,
+            exemplar=draft.exemplar,
+            state=draft.state,
+            text=draft.text,
+            encoder_id=step.inventory.encoder_id,
+            bound=draft.bound or PIN_BOUND,
+            by=step.by.name,
+            reason=step.reason,
+            from_release=step.number,
+            **data,
+        )
+        ids.append(pin.public_id)
+    return ids
+
+
+def _drop_pins(plan: Plan, step: Revision) -> list[str]:
+    ids = [pin.public_id for pin in plan.dropped_pins]
+    if ids and step.close(Pin.objects.filter(public_id__in=ids)) != len(ids):
+        raise Conflict("A pin was removed meanwhile.", hint="Look at the pins again.")
+    return ids
+
+
+# ---------------------------------------------------------------------------------------------------------------- rollback
+def _target(artifact: Artifact, number: int) -> ClassifierVersion:
+    target = ClassifierVersion.objects.select_related("centre").filter(artifact=artifact, number=number).first()
+    if target is None:
+        raise NotFound(f"{artifact.key} has no version {number}.", field="version")
+    return target
+
+
+def preview_rollback(artifact: Artifact, number: int, *, by: Actor = SYSTEM) -> Impact:
+    target, ground = _target(artifact, number), fit.basis(artifact)
+    return impact.assess(ground, copied_draft(ground, target), pins=list(Pin.objects.current().filter(artifact=artifact)))
+
+
+def copied_draft(ground: Basis, target: ClassifierVersion) -> Draft:
+    """The old version's content as a draft: its weights and offset as they were, measured on today's states."""
+    if ground.base is not None and target.pk == ground.base.pk:
+        raise Invalid(f"Version {target.number} is the active one.", field="version", hint="Choose an earlier version.")
+    if (target.encoder_id, target.centre_id) != (ground.point.encoder_id, ground.centre.pk):
+        raise Invalid(
+            f"Version {target.number} belongs to another encoder or centre and cannot be scored.", field="version"
+        )
+    classifier = table.classifier_of(target)
+    margins = table.margins_of(classifier, ground.states, table.pooling_of(ground.point))
+    by_id = Exemplar.objects.in_bulk([row["id"] for row in target.exemplars])
+    rows = tuple(by_id[row["id"]] for row in target.exemplars if row["id"] in by_id)
+    left_out = fit.leaking_states(ground, rows)
+    cutoff = ground.point.theta + target.offset
+    return Draft(
+        basis=ground,
+        exemplars=rows,
+        fit=None,  # type: ignore[arg-type]  # copied, not fitted
+        classifier=classifier,
+        offset_rule="copied",
+        margins=margins,
+        left_out=left_out,
+        metrics=fit.metrics_of(ground, margins, cutoff, left_out),
+        fit_ms=0.0,
+    )
+
+
+def rollback(artifact: Artifact, number: int, *, by: Actor, base_version: int | None, reason: str) -> Applied:
+    """A new version with the content of an old one (numbers never go back); examples it drops are retired.
+
+    A failing pin warns and never blocks. A reason is required.
+    """
+    if not reason.strip():
+        raise Invalid("Say why you roll back.", field="reason", hint="The reason is kept with the version.")
+    with transaction.atomic():
+        artifact = lock_artifact(artifact)
+        _check_base(artifact, base_version)
+        target, ground = _target(artifact, number), fit.basis(artifact)
+        draft = copied_draft(ground, target)
+        effect = impact.assess(ground, draft, pins=list(Pin.objects.current().filter(artifact=artifact)))
+        with revision(artifact.inventory, by=by, summary=f"{artifact.key}: back to version {number}", reason=reason) as step:
+            return restore_version(target, draft, effect, step)
+
+
+def restore_version(target: ClassifierVersion, draft: Draft, effect: Impact, step: Revision) -> Applied:
+    """Write the copy of ``target`` as the next version inside an open revision."""
+    ground = draft.basis
+    before: dict[str, Any] = {
+        "version": ground.base.number if ground.base else None, "fit_set": ground.fit_set, "exemplars": {},
+    }  # fmt: skip
+    after: dict[str, Any] = {"fit_set": target.fit_set, "exemplars": {}, "copied_from": target.number}
+    for exemplar, wanted in _differences(ground, target, step.by):
+        before["exemplars"][exemplar.public_id] = snapshot(exemplar)
+        for name, value in wanted.items():
+            setattr(exemplar, name, value)
+        exemplar.save()
+        after["exemplars"][exemplar.public_id] = snapshot(exemplar)
+    setting = ground.artifact.settings.get(to_release__isnull=True)
+    if setting.fit_set != target.fit_set:
+        _replace_fit_set(setting, target.fit_set, step)
+    version = fit.store_version(
+        step,
+        ground,
+        **{name: getattr(target, name) for name in COPIED},
+        offset_rule="copied",
+        metrics=draft.metrics,
+        reason=step.reason or f"Back to version {target.number}",
+    )
+    after["version"] = version.number
+    change = step.change(
+        action="rollback",
+        object_type="version",
+        object_id=f"{ground.artifact.key}/{version.number}",
+        artifact=ground.artifact,
+        before=before,
+        after=after,
+    )
+    return Applied(version, change, effect, 0.0, True)
+
+
+COPIED = (
+    "exemplars", "weights", "bias", "alphas", "offset", "inverse_penalty", "class_weight", "stop", "libraries", "fit_set",
+    "counts", "weight_hash",
+)  # fmt: skip
+
+
+def _differences(ground: Basis, target: ClassifierVersion, by: Actor) -> list[tuple[Exemplar, dict[str, Any]]]:
+    """What has to change so that the exemplars are those of ``target``: its own promoted, later ones in the fit retired."""
+    wanted = {row["id"]: row["polarity"] for row in target.exemplars}
+    result: list[tuple[Exemplar, dict[str, Any]]] = []
+    for exemplar in Exemplar.objects.filter(artifact=ground.artifact).order_by("pk"):
+        if exemplar.pk in wanted:
+            state = {"status": ExemplarStatus.PROMOTED, "polarity": wanted[exemplar.pk]}
+        elif fit.in_fit(exemplar, ground.fit_set) or fit.in_fit(exemplar, target.fit_set):
+            state = {"status": ExemplarStatus.RETIRED}
+        else:
+            continue
+        if any(getattr(exemplar, name) != value for name, value in state.items()):
+            result.append((exemplar, state))
+    return result

@@ -1,0 +1,209 @@
+"""Embed: texts to vectors, cached by content, and query states to their views."""
+
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+
+import numpy as np
+from django.conf import settings
+from django.db import transaction
+from django.db.models import F, QuerySet
+
+from console.models import Inventory, Message, QueryState, StateView, Vector
+from console.services.errors import Unavailable
+from sq_core import conversation as log
+from sq_core.embedding import DimensionMismatch, Encoder, EncoderUnavailable, Vectors, vector_key
+from sq_core.encoders import get_encoder
+
+logger = logging.getLogger(__name__)
+PIECE = 500  # rows per transaction and keys per query: background writes must not hold SQLite's lock for long
+BATCH = 64  # states embedded between two writes
+
+
+def named_encoder(name: str) -> Encoder:
+    """The encoder ``minilm`` or ``openai:MODEL[:DIM]``. Raises Unavailable when it cannot answer."""
+    try:
+        if name.startswith("openai:"):
+            return get_encoder(name, base_url=settings.OPENAI_BASE_URL or None, api_key=settings.OPENAI_API_KEY or None)
+        return get_encoder(name)
+    except EncoderUnavailable as error:
+        raise Unavailable(str(error), hint="Run make setup, or look at /readyz.") from error
+
+
+def encoder_for(inventory: Inventory) -> Encoder:
+    """The inventory's encoder. Raises Unavailable when it is away or is not the one its vectors were made with."""
+    encoder = named_encoder(inventory.encoder)
+    try:
+        identity = encoder.id
+    except EncoderUnavailable as error:
+        raise Unavailable(str(error)) from error
+    if identity != inventory.encoder_id:
+        raise Unavailable(
+            f"The encoder is {identity} now, but this inventory's vectors were made by {inventory.encoder_id}.",
+            hint="Restore the encoder, or migrate the inventory to the new one.",
+        )
+    return encoder
+
+
+def encode(encoder: Encoder, texts: Sequence[str]) -> Vectors:
+    """`encoder.encode` with its failures in the services' words."""
+    try:
+        return encoder.encode(texts)
+    except (EncoderUnavailable, DimensionMismatch) as error:
+        raise Unavailable(str(error), hint="Nothing was written. Try again when the encoder answers.") from error
+
+
+def stored(keys: Sequence[str]) -> dict[str, Vectors]:
+    """The stored vectors among ``keys``, read in pieces."""
+    found: dict[str, Vectors] = {}
+    for start in range(0, len(keys), PIECE):
+        rows = Vector.objects.filter(key__in=keys[start : start + PIECE]).values_list("key", "data")
+        found.update((key, np.frombuffer(data, dtype="<f4")) for key, data in rows.iterator(chunk_size=PIECE))
+    return found
+
+
+def vectors(encoder: Encoder, texts: Sequence[str]) -> Vectors:
+    """Unit vectors (n, d) of ``texts``, from the store where known; the rest are embedded and stored.
+
+    Calls the encoder: never inside a transaction. Raises Unavailable; nothing is stored then.
+    """
+    if not texts:
+        return np.empty((0, encoder.dimension), dtype=np.float32)
+    keys = [vector_key(encoder.id, text) for text in texts]
+    known = stored(sorted(set(keys)))
+    missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
+    if missing:
+        fresh = encode(encoder, list(missing.values()))
+        known.update(zip(missing, fresh, strict=True))
+        for piece in _pieces(iter(missing), PIECE):
+            Vector.objects.bulk_create(
+                [Vector(key=key, data=known[key].astype("<f4").tobytes()) for key in piece], ignore_conflicts=True
+            )
+    return np.stack([known[key] for key in keys])
+
+
+def _pieces(items: Iterator[str], size: int) -> Iterator[list[str]]:
+    while piece := list(islice(items, size)):
+        yield piece
+
+
+# ------------------------------------------------------------------------------------------------- vectors of live turns
+class TurnCache:
+    """The newest vectors of texts seen by this process: a conversation's earlier turns are not embedded again.
+
+    A cache only: the encoder gives a text the same bits every time, so an answer is the same with it or without.
+    """
+
+    def __init__(self, size: int = 20_000) -> None:
+        self._size, self._lock = size, threading.Lock()
+        self._rows: OrderedDict[str, Vectors] = OrderedDict()
+
+    def get(self, key: str) -> Vectors | None:
+        with self._lock:
+            if key in self._rows:
+                self._rows.move_to_end(key)
+                return self._rows[key]
+            return None
+
+    def put(self, key: str, row: Vectors) -> None:
+        with self._lock:
+            self._rows[key] = row
+            while len(self._rows) > self._size:
+                self._rows.popitem(last=False)
+
+
+turn_cache = TurnCache()
+
+
+class CachingEncoder:
+    """An encoder that asks the process's cache first; it stands in wherever an `Encoder` is taken."""
+
+    def __init__(self, inner: Encoder, cache: TurnCache = turn_cache) -> None:
+        self._inner, self._cache = inner, cache
+
+    @property
+    def id(self) -> str:
+        return self._inner.id
+
+    @property
+    def dimension(self) -> int:
+        return self._inner.dimension
+
+    def overflows(self, texts: Sequence[str]) -> list[bool]:
+        return self._inner.overflows(texts)
+
+    def encode(self, texts: Sequence[str]) -> Vectors:
+        keys = [vector_key(self.id, text) for text in texts]
+        found = {key: self._cache.get(key) for key in keys}
+        missing = {key: text for key, text in zip(keys, texts, strict=True) if found[key] is None}
+        if missing:
+            for key, row in zip(missing, self._inner.encode(list(missing.values())), strict=True):
+                found[key] = row
+                self._cache.put(key, row)
+        rows = [found[key] for key in keys]
+        return np.stack(rows) if rows else np.empty((0, self.dimension), dtype=np.float32)  # type: ignore[arg-type]
+
+
+# ---------------------------------------------------------------------------------------------------------- query states
+def to_message(row: Message) -> log.Message:
+    """The core's record of a stored message."""
+    calls = tuple(log.ToolCall(id=c.get("id"), name=c["name"], arguments=c["arguments"]) for c in row.tool_calls)
+    return log.Message(
+        index=row.index,
+        role=row.role,
+        content=row.content,
+        at=row.at,
+        tool_calls=calls,
+        call_id=row.call_id or None,
+        requestor=row.requestor or None,
+        visible_to_agent=row.visible_to_agent,
+    )
+
+
+def pending_states(inventory: Inventory) -> QuerySet[QueryState]:
+    """States whose views under the inventory's encoder and the present renderer are still missing."""
+    done = StateView.objects.filter(encoder_id=inventory.encoder_id, renderer_version=log.RENDERER_VERSION)
+    return QueryState.objects.filter(conversation__inventory=inventory).exclude(views__in=done)
+
+
+def embed_states(
+    inventory: Inventory, *, limit: int | None = None, progress: Callable[[int, int], None] | None = None
+) -> int:
+    """Embed the views of up to ``limit`` states that lack them; returns how many. Safe to run twice at once.
+
+    Raises Unavailable when the encoder is away; what was embedded before stays.
+    """
+    encoder = encoder_for(inventory)
+    ids = list(pending_states(inventory).order_by("conversation_id", "user_turn").values_list("pk", flat=True)[:limit])
+    for start in range(0, len(ids), BATCH):
+        _embed_batch(inventory, encoder, ids[start : start + BATCH])
+        if progress:
+            progress(min(start + BATCH, len(ids)), len(ids))
+    return len(ids)
+
+
+def _embed_batch(inventory: Inventory, encoder: Encoder, ids: list[int]) -> None:
+    states = list(QueryState.objects.filter(pk__in=ids))
+    messages: dict[int, list[log.Message]] = {}
+    for row in Message.objects.filter(conversation_id__in={s.conversation_id for s in states}).order_by("index"):
+        messages.setdefault(row.conversation_id, []).append(to_message(row))
+    prefixes = [log.render(messages[s.conversation_id][: s.message_index + 1]) for s in states]
+    turns = [messages[s.conversation_id][s.message_index].content for s in states]
+    vectors(encoder, [*prefixes, *turns])
+    rows = [
+        StateView(
+            state=state,
+            encoder_id=encoder.id,
+            renderer_version=log.RENDERER_VERSION,
+            cumulative_key=vector_key(encoder.id, prefix),
+            turn_key=vector_key(encoder.id, turn),
+            cut=cut,
+        )
+        for state, prefix, turn, cut in zip(states, prefixes, turns, encoder.overflows(prefixes), strict=True)
+    ]
+    with transaction.atomic():
+        StateView.objects.bulk_create(rows, ignore_conflicts=True)
+        Inventory.objects.filter(pk=inventory.pk).update(log_revision=F("log_revision") + 1)
+    inventory.refresh_from_db(fields=["log_revision"])

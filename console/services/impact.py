@@ -1,0 +1,357 @@
+"""The effect before the click: what a draft would start and stop, with which part the example and which the cut-off plays."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from console.models import Artifact, Exemplar, ExemplarStatus, Message, Pin, Polarity, QueryState
+from console.services import table
+from console.services.fit import Basis, Draft, exemplar_vectors, metrics_of, precision_of, recall_of
+from sq_core import embedding
+from sq_core.classifier import Classifier, ViewKind
+from sq_core.scoring import Views, margin
+
+NEAR_DUPLICATE = 0.95
+LISTED = 200  # flips listed whole; the counts are always exact
+
+
+@dataclass(frozen=True)
+class Flip:
+    """A turn whose outcome changes; ``needed`` is the judge's opinion, None where it has none."""
+
+    state_id: int
+    conversation: str
+    conversation_public_id: str
+    user_turn: int
+    text: str
+    needed: bool | None
+    margin_before: float | None
+    margin_after: float
+
+
+@dataclass(frozen=True)
+class PinResult:
+    """A pin passes iff the classifier alone fires at its state; it breaks if it passed before."""
+
+    id: str
+    text: str
+    passed_before: bool
+    passes: bool
+
+    @property
+    def breaks(self) -> bool:
+        return self.passed_before and not self.passes
+
+
+@dataclass(frozen=True)
+class LookAlike:
+    """The nearest turn judged 1, offered as a don't-show example beside a promotion."""
+
+    state_id: int
+    conversation: str
+    user_turn: int
+    text: str
+    cosine: float
+
+
+@dataclass
+class Impact:
+    """What will change. Rates are None where nothing judged allows one; ``left_out`` states leaked and are not counted."""
+
+    base_version: int | None
+    started: list[Flip] = field(default_factory=list)
+    stopped: list[Flip] = field(default_factory=list)
+    started_count: int = 0
+    stopped_count: int = 0
+    started_needed: int = 0
+    started_not_needed: int = 0
+    started_unjudged: int = 0
+    states: int = 0
+    left_out: int = 0
+    relevant: int = 0
+    recall_before: float | None = None
+    recall_after: float | None = None
+    precision_before: float | None = None
+    precision_after: float | None = None
+    fired_before: int = 0
+    fired_after: int = 0
+    by_example: int = 0
+    by_cutoff: int = 0
+    pins: list[PinResult] = field(default_factory=list)
+    others_unchanged: bool = True
+    others: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    fit_ms: float = 0.0
+    largest_weight_change: float | None = None
+    offset_before: float | None = None
+    offset_after: float | None = None
+    offset_rule: str = ""
+    cured: bool | None = None
+    look_alike: LookAlike | None = None
+    makes_version: bool = False
+
+    @property
+    def broken_pins(self) -> list[PinResult]:
+        return [pin for pin in self.pins if pin.breaks]
+
+    def needs_reason(self, target: float) -> bool:
+        """A broken pin, or recall that falls under the target, is applied only with a reason."""
+        fell = (
+            self.recall_after is not None
+            and self.recall_before is not None
+            and self.recall_after < min(target, self.recall_before)
+        )
+        return bool(self.broken_pins) or fell
+
+
+def assess(
+    ground: Basis,
+    draft: Draft | None,
+    *,
+    pins: Sequence[Pin],
+    cured: Sequence[int] = (),
+    added: Iterable[Exemplar] = (),
+) -> Impact:
+    """Compare the draft with the active version on every embedded state; ``draft`` None = the classifier stays as it is."""
+    base = ground.base
+    impact = Impact(base_version=base.number if base else None, states=len(ground.states))
+    before = _before(ground)
+    if base:
+        impact.offset_before = base.offset
+        impact.fired_before = int(before.fired.sum())
+    else:
+        impact.fired_before = len(ground.states)
+    if draft is None:
+        impact.fired_after = impact.fired_before
+        return impact
+    _compare(impact, ground, before, draft)
+    impact.pins = [
+        PinResult(
+            pin.public_id,
+            pin.text,
+            base is not None and pin_passes(pin, ground, table.classifier_of(base), ground.point.theta + base.offset),
+            pin_passes(pin, ground, draft.classifier, draft.cutoff),
+        )
+        for pin in pins
+    ]
+    positions = [ground.states.positions[pk] for pk in cured if pk in ground.states.positions]
+    impact.cured = bool((draft.margins[positions] > draft.cutoff).all()) if positions else None
+    impact.warnings = warnings(draft, list(added))
+    impact.others = dependents(ground.artifact)
+    impact.others_unchanged = not impact.others or (impact.started_count == impact.stopped_count == 0)
+    return impact
+
+
+@dataclass(frozen=True, eq=False)
+class _Before:
+    margins: NDArray[np.float64] | None
+    fired: NDArray[np.bool_]
+
+
+def _before(ground: Basis) -> _Before:
+    if ground.base is None:  # an unfitted artifact is always shown
+        return _Before(None, np.ones(len(ground.states), dtype=bool))
+    margins = table.margins_of(table.classifier_of(ground.base), ground.states, table.pooling_of(ground.point))
+    return _Before(margins, margins > ground.point.theta + ground.base.offset)
+
+
+def _compare(impact: Impact, ground: Basis, before: _Before, draft: Draft) -> None:
+    after = draft.margins > draft.cutoff
+    labels = table.labels_of(ground.inventory, ground.states, ground.artifact)
+    start, stop = ~before.fired & after, before.fired & ~after
+    impact.makes_version = True
+    impact.started_count, impact.stopped_count = int(start.sum()), int(stop.sum())
+    impact.started_needed = int((start & labels.relevant).sum())
+    impact.started_not_needed = int((start & labels.judged & ~labels.relevant).sum())
+    impact.started_unjudged = int((start & ~labels.judged).sum())
+    impact.started = flips(ground, np.flatnonzero(start), labels, before.margins, draft.margins)
+    impact.stopped = flips(ground, np.flatnonzero(stop), labels, before.margins, draft.margins)
+    impact.fired_after = int(after.sum())
+    impact.left_out = int(draft.left_out.sum())
+    impact.relevant = draft.metrics.get("relevant", 0)
+    impact.recall_after, impact.precision_after = recall_of(draft.metrics), precision_of(draft.metrics)
+    impact.fit_ms = draft.fit_ms
+    impact.offset_after, impact.offset_rule = draft.classifier.offset, draft.offset_rule
+    if ground.base is not None and before.margins is not None:
+        old_cutoff = ground.point.theta + ground.base.offset
+        old = metrics_of(ground, before.margins, old_cutoff, draft.left_out)
+        impact.recall_before, impact.precision_before = recall_of(old), precision_of(old)
+        between = draft.margins > old_cutoff
+        impact.by_example = int((between != before.fired).sum())
+        impact.by_cutoff = int((between != after).sum())
+        moved = draft.classifier.weights.astype(np.float64) - table.classifier_of(ground.base).weights
+        impact.largest_weight_change = float(np.abs(moved).max())
+
+
+def flips(
+    ground: Basis,
+    positions: NDArray[np.intp],
+    labels: table.Labels,
+    before: NDArray[np.float64] | None,
+    after: NDArray[np.float64],
+) -> list[Flip]:
+    """The turns at these positions of the state table, those the judge finds needed first, then the strongest."""
+    order = sorted(positions, key=lambda p: (-int(labels.relevant[p]), -after[p], p))[:LISTED]
+    texts = state_texts([int(ground.states.state_ids[p]) for p in order])
+    result = []
+    for position in order:
+        pk = int(ground.states.state_ids[position])
+        external, public, turn, text = texts[pk]
+        needed = bool(labels.relevant[position]) if labels.judged[position] else None
+        earlier = float(before[position]) if before is not None else None
+        result.append(Flip(pk, external, public, turn, text, needed, earlier, float(after[position])))
+    return result
+
+
+def state_texts(ids: Sequence[int]) -> dict[int, tuple[str, str, int, str]]:
+    """Per query state: conversation's external id, its public id, user turn, and the newest message's text."""
+    states = QueryState.objects.filter(pk__in=ids).select_related("conversation")
+    rows = {state.pk: state for state in states}
+    contents = {
+        (m.conversation_id, m.index): m.content
+        for m in Message.objects.filter(
+            conversation_id__in={s.conversation_id for s in rows.values()},
+            index__in={s.message_index for s in rows.values()},
+        ).only("conversation_id", "index", "content")
+    }
+    return {
+        pk: (
+            state.conversation.external_id,
+            state.conversation.public_id,
+            state.user_turn,
+            contents[(state.conversation_id, state.message_index)],
+        )
+        for pk, state in rows.items()
+    }
+
+
+# ------------------------------------------------------------------------------------------------------------------- pins
+def pin_views(pin: Pin, centre: embedding.Centre) -> Views:
+    """The views stored with a pin, centred: its newest message, and the whole prefix where it had one."""
+    rows, kinds = [], []
+    for data, kind in ((pin.turn, ViewKind.USER_TURN), (pin.cumulative, ViewKind.CUMULATIVE)):
+        if data is not None:
+            rows.append(np.frombuffer(bytes(data), dtype="<f4"))
+            kinds.append(kind)
+    return Views(embedding.centre_and_normalise(np.stack(rows), centre), tuple(kinds), (0,) * len(rows))
+
+
+def pin_passes(pin: Pin, ground: Basis, classifier: Classifier, cutoff: float) -> bool:
+    """Whether the classifier alone fires at the pinned state."""
+    pooling = table.pooling_of(ground.point)
+    position = ground.states.positions.get(pin.state_id) if pin.state_id else None
+    views = ground.states.views.views(position) if position is not None else pin_views(pin, ground.core_centre)
+    return margin(classifier, views, pooling).value > cutoff
+
+
+# --------------------------------------------------------------------------------------------------------------- warnings
+def warnings(draft: Draft, added: Sequence[Exemplar]) -> list[str]:
+    """Near-duplicates among the new examples, and a mix of sources on one side."""
+    result = []
+    ids = {e.public_id for e in added}
+    if ids:
+        keys = [e.public_id for e in draft.exemplars]
+        raw = _draft_vectors(draft)
+        for row, key in enumerate(keys):
+            if key not in ids:
+                continue
+            cosines = raw @ raw[row]
+            cosines[row] = -1.0
+            nearest = int(cosines.argmax())
+            if cosines[nearest] >= NEAR_DUPLICATE:
+                other = draft.exemplars[nearest]
+                side = "show" if other.polarity == Polarity.SIGNAL else "don't-show"
+                result.append(f"Nearly the same as the {side} example “{other.text[:80]}” (cosine {cosines[nearest]:.2f}).")
+    sources = {str(e.source) for e in draft.exemplars}
+    if {"generated", "mined"} <= sources:
+        real = sum(e.source == "mined" for e in draft.exemplars)
+        result.append(f"Sources are mixed: {len(draft.exemplars) - real} written by AI or by hand, {real} from real chats.")
+    return result
+
+
+def _draft_vectors(draft: Draft) -> NDArray[np.float64]:
+    raw = exemplar_vectors(draft.exemplars, draft.basis.point.encoder_id, {})
+    return embedding.centre_and_normalise(raw, draft.basis.core_centre).astype(np.float64)
+
+
+def dependents(artifact: Artifact) -> list[str]:
+    """Keys of the artifacts that this one brings along when it is selected."""
+    return list(
+        artifact.dependencies.filter(to_release__isnull=True).order_by("target__key").values_list("target__key", flat=True)
+    )
+
+
+# -------------------------------------------------------------------------------------------------------------- look-alike
+def nearest_look_alike(ground: Basis, text_vector: embedding.Vectors, *, not_state: int | None = None) -> LookAlike | None:
+    """Among the turns judged 1 for this artifact, the user message closest to a text: a hard negative to go with it.
+
+    ``text_vector`` (d,) is centred. Texts that are examples already are passed over.
+    """
+    labels = table.labels_of(ground.inventory, ground.states, ground.artifact)
+    irrelevant = np.flatnonzero(labels.score == 1)
+    if not len(irrelevant):
+        return None
+    cosines = ground.states.views.turns[irrelevant].astype(np.float64) @ text_vector.astype(np.float64)
+    known = set(
+        Exemplar.objects.filter(artifact=ground.artifact)
+        .exclude(status=ExemplarStatus.CANDIDATE)
+        .values_list("text", flat=True)
+    )
+    order = np.argsort(-cosines, kind="stable")[:50]
+    texts = state_texts([int(ground.states.state_ids[irrelevant[k]]) for k in order])
+    for k in order:
+        pk = int(ground.states.state_ids[irrelevant[k]])
+        external, _, turn, text = texts[pk]
+        if pk != not_state and text not in known and cosines[k] < 1 - 1e-6:
+            return LookAlike(pk, external, turn, text, float(cosines[k]))
+    return None
+
+
+def impact_json(impact: Impact) -> dict[str, Any]:
+    """The API's preview answer."""
+
+    def flip(row: Flip) -> dict[str, Any]:
+        return {
+            "conversation": row.conversation,
+            "user_turn": row.user_turn,
+            "text": row.text,
+            "needed": row.needed,
+            "margin_before": row.margin_before,
+            "margin_after": row.margin_after,
+        }
+
+    look = impact.look_alike
+    return {
+        "base_version": impact.base_version,
+        "started": [flip(row) for row in impact.started],
+        "stopped": [flip(row) for row in impact.stopped],
+        "counts": {
+            "started": impact.started_count,
+            "stopped": impact.stopped_count,
+            "started_needed": impact.started_needed,
+            "started_not_needed": impact.started_not_needed,
+            "started_unjudged": impact.started_unjudged,
+            "states": impact.states,
+            "left_out": impact.left_out,
+            "by_example": impact.by_example,
+            "by_cutoff": impact.by_cutoff,
+        },
+        "recall": {"before": impact.recall_before, "after": impact.recall_after, "relevant": impact.relevant},
+        "precision": {"before": impact.precision_before, "after": impact.precision_after},
+        "pins": [
+            {"id": p.id, "text": p.text, "passed_before": p.passed_before, "passes": p.passes, "breaks": p.breaks}
+            for p in impact.pins
+        ],
+        "others_unchanged": impact.others_unchanged,
+        "others": impact.others,
+        "warnings": impact.warnings,
+        "cured": impact.cured,
+        "offset": {"before": impact.offset_before, "after": impact.offset_after, "rule": impact.offset_rule},
+        "largest_weight_change": impact.largest_weight_change,
+        "fit_ms": round(impact.fit_ms, 3),
+        "look_alike": look
+        and {"conversation": look.conversation, "user_turn": look.user_turn, "text": look.text, "cosine": round(look.cosine, 6)},
+    }

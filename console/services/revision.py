@@ -1,0 +1,99 @@
+"""One write to what a release carries = one revision: the inventory locked, its number bumped, the change and its audit row
+recorded and, where the inventory says so, made live, all in the caller's transaction."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import models, transaction
+
+from console.models import Artifact, Change, GoLive, Inventory, Release, ReleaseActivation
+from console.services import audit
+from console.services.actor import Actor
+
+
+@dataclass
+class Revision:
+    """The release being made; ``change`` records what it changes."""
+
+    inventory: Inventory
+    release: Release
+    by: Actor
+    reason: str
+
+    @property
+    def number(self) -> int:
+        return self.release.number
+
+    def change(
+        self,
+        *,
+        action: str,
+        object_type: str,
+        object_id: str,
+        artifact: Artifact | None = None,
+        before: Any = None,
+        after: Any = None,
+        label: str = "",
+        reverts: Change | None = None,
+    ) -> Change:
+        row = Change.objects.create(
+            inventory=self.inventory,
+            release=self.release,
+            artifact=artifact,
+            action=action,
+            object_type=object_type,
+            object_id=object_id,
+            before=before,
+            after=after,
+            actor=self.by.name,
+            user=self.by.user,
+            reason=self.reason,
+            reverts=reverts,
+        )
+        audit.record(
+            by=self.by,
+            inventory=self.inventory.slug,
+            action=f"{object_type}.{action}",
+            object_type=object_type,
+            object_id=object_id,
+            label=label or (artifact.key if artifact else ""),
+            before=before,
+            after=after,
+            reason=self.reason,
+            release=self.number,
+        )
+        return row
+
+    def close(self, rows: "models.QuerySet[Any]") -> int:
+        """End the validity of what this release replaces; the number of rows is the caller's to check."""
+        return rows.filter(to_release__isnull=True).update(to_release=self.number - 1)
+
+
+@contextmanager
+def revision(inventory: Inventory, *, by: Actor, summary: str, reason: str = "") -> Iterator[Revision]:
+    """Open the next release of ``inventory`` inside one transaction.
+
+    Lock order everywhere: the artifact first (``lock_artifact``), then the inventory (here). The passed object is
+    refreshed, so that the caller sees the numbers just written.
+    """
+    with transaction.atomic():
+        locked = Inventory.objects.select_for_update().get(pk=inventory.pk)
+        locked.release += 1
+        release = Release.objects.create(
+            inventory=locked, number=locked.release, actor=by.name, summary=summary[:300], reason=reason
+        )
+        yield Revision(inventory=locked, release=release, by=by, reason=reason)
+        fields = ["release"]
+        if locked.go_live == GoLive.AT_ONCE:
+            locked.live_release = locked.release
+            fields.append("live_release")
+            ReleaseActivation.objects.create(inventory=locked, number=locked.release, actor=by.name, reason=reason)
+        locked.save(update_fields=fields)
+        inventory.release, inventory.live_release = locked.release, locked.live_release
+
+
+def lock_artifact(artifact: Artifact) -> Artifact:
+    """The artifact's row, locked until the transaction ends (PostgreSQL; SQLite's IMMEDIATE holds the whole file)."""
+    return Artifact.objects.select_for_update().select_related("inventory").get(pk=artifact.pk)

@@ -1,0 +1,212 @@
+"""The score tables: every query state's views as one matrix, the labels beside it, margins per version; cached per process.
+
+Each cache key holds the revision numbers that every write to its material bumps, so that no process can show a stale table.
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from console.models import Artifact, Centre, ClassifierVersion, Inventory, JudgeKind, Judgement, OperatingPoint, StateView
+from console.services import embed
+from sq_core import embedding
+from sq_core.classifier import Classifier
+from sq_core.conversation import RENDERER_VERSION
+from sq_core.scoring import Pooling, ViewTable, state_margins
+
+T = TypeVar("T")
+
+
+class Cache:
+    """A small thread-safe LRU; a value may be built twice by two threads at once, never half."""
+
+    def __init__(self, size: int) -> None:
+        self._size, self._lock = size, threading.Lock()
+        self._rows: OrderedDict[Hashable, Any] = OrderedDict()
+
+    def get(self, key: Hashable, build: Callable[[], T]) -> T:
+        with self._lock:
+            if key in self._rows:
+                self._rows.move_to_end(key)
+                return cast(T, self._rows[key])
+        value = build()
+        with self._lock:
+            self._rows[key] = value
+            while len(self._rows) > self._size:
+                self._rows.popitem(last=False)
+        return value
+
+    def clear(self) -> None:
+        with self._lock:
+            self._rows.clear()
+
+
+_tables, _labels, _margins = Cache(4), Cache(2_000), Cache(5_000)
+
+
+def clear_caches() -> None:
+    for cache in (_tables, _labels, _margins):
+        cache.clear()
+
+
+@dataclass(frozen=True, eq=False)
+class StateTable:
+    """All embedded query states of an inventory, sorted by (conversation, user turn). S rows.
+
+    ``scenario`` (S,) are codes into ``scenarios``; ``key`` identifies the table among cached ones.
+    """
+
+    key: tuple[Any, ...]
+    views: ViewTable
+    state_ids: NDArray[np.int64]
+    conversation_ids: NDArray[np.int64]
+    user_turns: NDArray[np.int64]
+    scenario: NDArray[np.int64]
+    scenarios: tuple[str, ...]
+    cut: NDArray[np.bool_]
+    positions: dict[int, int]
+
+    def __len__(self) -> int:
+        return len(self.state_ids)
+
+    def in_scenarios(self, names: set[str]) -> NDArray[np.bool_]:
+        """(S,) whether the state belongs to one of the scenarios."""
+        codes = [code for code, name in enumerate(self.scenarios) if name in names]
+        return np.isin(self.scenario, codes)
+
+
+def core_centre(centre: Centre) -> embedding.Centre:
+    return embedding.Centre.from_bytes(bytes(centre.vector))
+
+
+def state_table(inventory: Inventory, centre: Centre) -> StateTable:
+    """The table under the inventory's encoder and ``centre``; embeds nothing: states without vectors are absent."""
+    log_revision = Inventory.objects.values_list("log_revision", flat=True).get(pk=inventory.pk)
+    key = (inventory.pk, centre.encoder_id, centre.digest, RENDERER_VERSION, log_revision)
+    return _tables.get(key, lambda: _build(inventory, centre, key))
+
+
+def _build(inventory: Inventory, centre: Centre, key: tuple[Any, ...]) -> StateTable:
+    rows = list(
+        StateView.objects.filter(
+            state__conversation__inventory=inventory, encoder_id=centre.encoder_id, renderer_version=RENDERER_VERSION
+        )
+        .order_by("state__conversation_id", "state__user_turn")
+        .values_list(
+            "state_id", "state__conversation_id", "state__user_turn", "state__conversation__scenario",
+            "cumulative_key", "turn_key", "cut",
+        )
+    )  # fmt: skip
+    core = core_centre(centre)
+    dimension = len(core.vector)
+    scenarios = tuple(sorted({row[3] for row in rows}))
+    code = {name: number for number, name in enumerate(scenarios)}
+    conversation = np.array([row[1] for row in rows], dtype=np.int64)
+    turn = np.array([row[2] for row in rows], dtype=np.int64)
+    state_ids = np.array([row[0] for row in rows], dtype=np.int64)
+    views = ViewTable(
+        cumulative=_gather([row[4] for row in rows], core, dimension),
+        turns=_gather([row[5] for row in rows], core, dimension),
+        state_conversation=conversation,
+        state_turn=turn,
+        turn_conversation=conversation,
+        turn_index=turn,
+    )
+    return StateTable(
+        key=key,
+        views=views,
+        state_ids=state_ids,
+        conversation_ids=conversation,
+        user_turns=turn,
+        scenario=np.array([code[row[3]] for row in rows], dtype=np.int64),
+        scenarios=scenarios,
+        cut=np.array([row[6] for row in rows], dtype=bool),
+        positions={int(pk): position for position, pk in enumerate(state_ids)},
+    )
+
+
+def _gather(keys: list[str], centre: embedding.Centre, dimension: int) -> embedding.Vectors:
+    """Centred unit vectors (n, d), read in chunks so that a long log never lies in memory twice."""
+    result = np.empty((len(keys), dimension), dtype=np.float32)
+    for start in range(0, len(keys), 5_000):
+        piece = keys[start : start + 5_000]
+        found = embed.stored(sorted(set(piece)))
+        result[start : start + len(piece)] = embedding.centre_and_normalise(np.stack([found[k] for k in piece]), centre)
+    return result
+
+
+# -------------------------------------------------------------------------------------------------------------- margins
+def classifier_of(version: ClassifierVersion) -> Classifier:
+    return Classifier.from_bytes(bytes(version.weights), version.bias, version.offset)
+
+
+def margins_of(classifier: Classifier, table: StateTable, pooling: Pooling) -> NDArray[np.float64]:
+    """Margins (S,) of one classifier at every state, cached by the weights' own hash."""
+    key = (table.key, classifier.weight_hash, pooling)
+    return _margins.get(key, lambda: state_margins(classifier.weights, classifier.bias, table.views, pooling))
+
+
+def pooling_of(point: OperatingPoint) -> Pooling:
+    return Pooling.from_json(point.pooling)
+
+
+# --------------------------------------------------------------------------------------------------------------- labels
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """What the inventory's judge and people say of one artifact at every state of a table: scores (S,), 0 = not judged."""
+
+    score: NDArray[np.int8]
+    human: NDArray[np.int8]
+    pass_mark: int
+
+    @property
+    def judged(self) -> NDArray[np.bool_]:
+        return self.score > 0
+
+    @property
+    def relevant(self) -> NDArray[np.bool_]:
+        return self.score >= self.pass_mark
+
+
+def labels_of(inventory: Inventory, table: StateTable, artifact: Artifact) -> Labels:
+    """The labels given for the artifact's current text."""
+    return all_labels(inventory, table)[artifact.pk]
+
+
+def all_labels(inventory: Inventory, table: StateTable) -> dict[int, Labels]:
+    """Labels per artifact id (every artifact of the inventory has an entry)."""
+    label_revision, release = Inventory.objects.values_list("label_revision", "release").get(pk=inventory.pk)
+    texts = dict(
+        Artifact.objects.filter(inventory=inventory, texts__to_release__isnull=True).values_list("texts__id", "pk")
+    )
+    key = (table.key, label_revision, inventory.judge_id, hash(frozenset(texts.items())))
+    return _labels.get(key, lambda: _read_labels(inventory, table, texts))
+
+
+def _read_labels(inventory: Inventory, table: StateTable, texts: dict[int, int]) -> dict[int, Labels]:
+    judge = inventory.judge
+    pass_mark = judge.pass_mark if judge else 4
+    result = {
+        pk: Labels(np.zeros(len(table), dtype=np.int8), np.zeros(len(table), dtype=np.int8), pass_mark)
+        for pk in texts.values()
+    }
+    rows = (
+        Judgement.objects.filter(judge__inventory=inventory, artifact_text__to_release__isnull=True)
+        .order_by("id")  # the newest of repeats and prompt versions counts
+        .values_list("state_id", "artifact_text_id", "judge_id", "judge__kind", "score")
+    )
+    for state, text, judge_id, kind, score in rows.iterator(chunk_size=5_000):
+        position = table.positions.get(state)
+        artifact = texts.get(text)
+        if position is None or artifact is None:
+            continue
+        if kind == JudgeKind.HUMAN:
+            result[artifact].human[position] = score
+        elif judge is not None and judge_id == judge.pk:
+            result[artifact].score[position] = score
+    return result

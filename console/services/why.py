@@ -1,0 +1,333 @@
+"""Why: everything behind one outcome, exact and recomputable: margin, cut-off, winning view, terms per exemplar, witnesses."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+
+from console.models import (
+    Artifact,
+    ClassifierVersion,
+    Conversation,
+    Decision,
+    Exemplar,
+    Inventory,
+    JudgeKind,
+    Judgement,
+    OperatingPoint,
+    Origin,
+    QueryState,
+    Release,
+    ReleaseActivation,
+)
+from console.services import table
+from console.services.errors import NotFound
+from console.services.runtime import ReleaseName, conversation_vectors, exemplar_terms, release_number, runtime
+from sq_core.attribution import Attribution, attribute
+from sq_core.classifier import Polarity
+from sq_core.decision import ExemplarTerm, Label, Outcome
+from sq_core.scoring import Margin, margin
+
+
+@dataclass(frozen=True)
+class TermRow:
+    """One exemplar's exact part of the margin, and its cosine with the winning view."""
+
+    exemplar: str
+    text: str
+    polarity: str
+    source: str
+    alpha: float
+    value: float
+    cosine: float
+
+
+@dataclass(frozen=True)
+class ViewRow:
+    kind: str
+    user_turn: int
+    value: float  # w·q + b: the margin this view would give alone
+    wins: bool
+
+
+@dataclass(frozen=True)
+class Witness:
+    """What one judge or person said, in its own words and version."""
+
+    judge: str
+    kind: str
+    score: int
+    relevant: bool
+    reason: str
+    prompt_version: str
+    rubric: str
+    digest_computed: bool
+    text_changed: bool
+    by: str
+    at: datetime
+
+
+@dataclass
+class Why:
+    """The answer for one artifact at one user turn of a stored conversation, under one release."""
+
+    conversation: str
+    user_turn: int
+    artifact: str
+    release: int
+    outcome: str
+    origin: str  # live = production recorded it, recomputed = worked out now from the stored rows
+    reason: str | None = None
+    margin: float | None = None
+    cutoff: float | None = None
+    theta: float | None = None
+    offset: float | None = None
+    offset_rule: str = ""
+    version: int | None = None
+    version_made_at: datetime | None = None
+    since_turn: int | None = None
+    via: str | None = None
+    pin: str | None = None
+    pooling: str = "max"
+    views: list[ViewRow] = field(default_factory=list)
+    bias: float | None = None
+    terms: list[TermRow] = field(default_factory=list)
+    show: float | None = None
+    dont_show: float | None = None
+    total: float | None = None
+    residual: float | None = None
+    terms_missing: str = ""
+    nearest_show: TermRow | None = None
+    nearest_dont_show: TermRow | None = None
+    witnesses: list[Witness] = field(default_factory=list)
+    first_maximum_turn: int | None = None
+    would_flip: list[TermRow] = field(default_factory=list)
+    live: dict[str, Any] | None = None
+    calibrated: bool = False
+    encoder: str = ""
+    as_of: datetime | None = None
+
+    @property
+    def fired(self) -> bool:
+        return self.reason is not None
+
+    @property
+    def scored(self) -> bool:
+        return self.margin is not None
+
+    @property
+    def distance(self) -> float | None:
+        """Margin − cut-off: above 0 it is selected."""
+        return None if self.margin is None or self.cutoff is None else round(self.margin - self.cutoff, 6)
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "fired": self.fired, "distance": self.distance}
+
+
+def release_as_of(inventory: Inventory, moment: datetime, *, live: bool = False) -> int:
+    """The newest release (or, with ``live``, the one agents got) at a time. Raises NotFound before the first one."""
+    if live:
+        row = ReleaseActivation.objects.filter(inventory=inventory, at__lte=moment).order_by("-at", "-id").first()
+    else:
+        row = Release.objects.filter(inventory=inventory, at__lte=moment).order_by("-number").first()  # type: ignore[assignment]
+    if row is None:
+        raise NotFound(f"{inventory.slug} had no release at {moment.isoformat()}.", field="as_of")
+    return row.number
+
+
+def explain(
+    inventory: Inventory,
+    conversation: Conversation,
+    user_turn: int,
+    artifact: Artifact,
+    *,
+    release: ReleaseName | None = None,
+    as_of: datetime | None = None,
+) -> Why:
+    """Why the artifact was selected or not at ``user_turn`` (from 0), under ``release`` (default: the newest).
+
+    Raises NotFound for a turn or artifact that is not there. A turn without vectors answers ``not_scored``.
+    """
+    state = QueryState.objects.filter(conversation=conversation, user_turn=user_turn).first()
+    if state is None:
+        raise NotFound(
+            f"{conversation.external_id} has no user turn {user_turn}.", field="user_turn", hint="Turns count from 0."
+        )
+    if as_of is not None and release is None:
+        release = release_as_of(inventory, as_of)
+    number = release_number(inventory, "draft" if release is None else release)
+    bundle = runtime(inventory, number)
+    if artifact.key not in bundle.keys:
+        raise NotFound(f"Release {number} has no artifact {artifact.key}.", field="artifact")
+    point = OperatingPoint.objects.at(number).select_related("centre").get(inventory=inventory)
+    why = Why(
+        conversation=conversation.external_id,
+        user_turn=user_turn,
+        artifact=artifact.key,
+        release=number,
+        outcome="not_scored",
+        origin=Origin.RECOMPUTED,
+        theta=point.theta,
+        pooling=table.pooling_of(point).mode,
+        calibrated=point.calibration is not None,
+        encoder=point.encoder_id,
+        as_of=as_of,
+        witnesses=witnesses(state, artifact),
+        first_maximum_turn=first_maximum_turn(inventory, conversation, artifact),
+        live=live_decision(state, artifact),
+    )
+    vectors = conversation_vectors(inventory, point.centre, conversation) if point.centre else None
+    if vectors is None or user_turn >= len(vectors.turns):
+        return why
+    column = bundle.keys.index(artifact.key)
+    _take_outcome(why, bundle.outcomes(vectors)[user_turn][column])
+    version = ClassifierVersion.objects.at(number).select_related("centre").filter(artifact=artifact).first()
+    if version is not None and version.centre_id == point.centre_id:
+        views = vectors.views(user_turn)
+        classifier = table.classifier_of(version)
+        taken = margin(classifier, views, table.pooling_of(point))
+        why.offset, why.offset_rule, why.version_made_at = version.offset, version.offset_rule, version.created_at
+        why.version, why.margin = version.number, taken.value
+        why.cutoff = round(point.theta + version.offset, 9) if why.cutoff is None else why.cutoff
+        why.bias = version.bias
+        why.views = _view_rows(taken, version.bias)
+        _take_terms(why, version, taken, views, table.core_centre(version.centre))
+    return why
+
+
+def _take_outcome(why: Why, outcome: Outcome) -> None:
+    why.outcome = outcome.outcome.value
+    why.reason = outcome.reason.value if outcome.reason else None
+    why.margin, why.cutoff, why.version = outcome.margin, outcome.cutoff, outcome.version
+    why.since_turn, why.via, why.pin = outcome.since_turn, outcome.via, outcome.pin
+
+
+def _view_rows(taken: Margin, bias: float) -> list[ViewRow]:
+    wins = {(t.kind, t.user_turn) for t in taken.views}
+    return [
+        ViewRow(t.kind.value, t.user_turn, round(t.value + bias, 6), (t.kind, t.user_turn) in wins) for t in taken.all_values
+    ]
+
+
+def _take_terms(why: Why, version: ClassifierVersion, taken: Margin, views: Any, centre: Any) -> None:
+    """The exact split of the margin over the exemplars, and which of them alone decide it."""
+    terms = exemplar_terms(version, centre)
+    if terms is None:
+        why.terms_missing = "An example of this version was erased: the sum can no longer be split."
+        return
+    weights = np.array([t.weight for t in taken.all_values])
+    query = weights @ views.vectors.astype(np.float64)
+    found = attribute(
+        np.array([t.vector for t in terms]),
+        [t.alpha for t in terms],
+        version.bias - sum(t.weight * t.discount for t in taken.views),
+        query,
+        [t.polarity for t in terms],
+        stored=taken.value,
+    )
+    sources = {row["public_id"]: row["source"] for row in version.exemplars}
+    rows = _term_rows(terms, found, query, sources)
+    why.terms = sorted(rows, key=lambda r: -abs(r.value))
+    why.show, why.dont_show, why.total, why.residual = found.show, found.dont_show, found.total, found.residual
+    sides = {side: [r for r in rows if r.polarity == side] for side in (Polarity.SIGNAL.value, Polarity.ANTI_SIGNAL.value)}
+    why.nearest_show = max(sides["signal"], key=lambda r: r.cosine, default=None)
+    why.nearest_dont_show = max(sides["anti_signal"], key=lambda r: r.cosine, default=None)
+    if why.margin is not None and why.cutoff is not None:
+        above = why.margin > why.cutoff
+        cutoff = why.cutoff
+        why.would_flip = [r for r in why.terms if ((why.margin - r.value) > cutoff) != above][:5]
+
+
+def _term_rows(
+    terms: Sequence[ExemplarTerm], found: Attribution, query: Any, sources: dict[str, str]
+) -> list[TermRow]:
+    length = float(np.linalg.norm(query)) or 1.0
+    return [
+        TermRow(
+            exemplar=t.id,
+            text=t.text,
+            polarity=t.polarity.value,
+            source=sources.get(t.id, ""),
+            alpha=part.alpha,
+            value=part.value,
+            cosine=float(t.vector.astype(np.float64) @ query) / length,
+        )
+        for t, part in zip(terms, found.terms, strict=True)
+    ]
+
+
+# --------------------------------------------------------------------------------------------------------------- witnesses
+def witnesses(state: QueryState, artifact: Artifact) -> list[Witness]:
+    """Every judgement of this pair, models before people, newest first; never merged."""
+    rows = (
+        Judgement.objects.filter(state=state, artifact_text__artifact=artifact)
+        .select_related("judge", "artifact_text")
+        .order_by("-judge__kind", "-id")
+    )
+    return [
+        Witness(
+            judge=row.judge.name,
+            kind=row.judge.kind,
+            score=row.score,
+            relevant=row.score >= row.judge.pass_mark,
+            reason=row.reason,
+            prompt_version=row.prompt_version,
+            rubric=row.judge.rubric,
+            digest_computed=row.digest_computed,
+            text_changed=row.artifact_text.to_release is not None,
+            by=row.by,
+            at=row.at,
+        )
+        for row in rows
+    ]
+
+
+def first_maximum_turn(inventory: Inventory, conversation: Conversation, artifact: Artifact) -> int | None:
+    """The user turn at which the inventory's judge first gave its maximum, if that passes (the transition turn)."""
+    judge = inventory.judge
+    if judge is None:
+        return None
+    scores = dict(
+        Judgement.objects.filter(
+            state__conversation=conversation, artifact_text__artifact=artifact, artifact_text__to_release=None, judge=judge
+        )
+        .filter(judge__kind=JudgeKind.MODEL)
+        .order_by("id")
+        .values_list("state__user_turn", "score")
+    )
+    top = max(scores.values(), default=0)
+    return min(turn for turn, score in scores.items() if score == top) if top >= judge.pass_mark else None
+
+
+def live_decision(state: QueryState, artifact: Artifact) -> dict[str, Any] | None:
+    """What production recorded for this turn, newest first: selected or not, by which release and agent."""
+    row = state.discoveries.filter(origin=Origin.LIVE).order_by("-id").first()
+    if row is None:
+        return None
+    found = Decision.objects.filter(discovery=row, artifact=artifact).first()
+    return {
+        "fired": bool(found and found.fired),
+        "reason": found.reason if found else None,
+        "margin": found.margin if found else None,
+        "cutoff": found.cutoff if found else None,
+        "version": found.version if found else None,
+        "release": row.release,
+        "agent": row.agent,
+        "at": row.at.isoformat(),
+        "decision": row.public_id,
+    }
+
+
+def exemplar_origin(public_ids: Sequence[str]) -> dict[str, tuple[str, str, int]]:
+    """Where exemplars came from: public id -> (conversation external id, its public id, user turn)."""
+    rows = Exemplar.objects.filter(public_id__in=public_ids, origin__isnull=False).select_related("origin__conversation")
+    return {
+        row.public_id: (row.origin.conversation.external_id, row.origin.conversation.public_id, row.origin.user_turn)
+        for row in rows
+        if row.origin
+    }
+
+
+LABELS = [label.value for label in Label] + ["not_scored"]
