@@ -1,0 +1,93 @@
+"""`make up`: prepare the database, the static files and the sample, then run web, worker and beat until Ctrl-C."""
+
+import socket
+import subprocess
+import sys
+from typing import Any
+
+from django.conf import settings
+from django.contrib.staticfiles.management.commands import collectstatic
+from django.core.management import call_command
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import DatabaseError, connection, connections
+from whitenoise.storage import CompressedManifestStaticFilesStorage
+
+from console.management.supervisor import Program, Supervisor
+
+HOST = "127.0.0.1"
+ALONE = ("--without-gossip", "--without-mingle", "--without-heartbeat")  # there is no other worker to talk to
+
+
+class Command(BaseCommand):
+    help = "Load the sample once and run web, worker and beat in the foreground; Ctrl-C stops them."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--no-sample", action="store_true", help="start without loading the sample inventory")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        _check_port(settings.PORT)
+        try:
+            self._prepare(with_sample=not options["no_sample"])
+        except KeyboardInterrupt:
+            raise CommandError("Stopped before everything was set up; the next start goes on from here.") from None
+        connections.close_all()
+        self._say(f"Signalbox answers at http://{HOST}:{settings.PORT}/ in a moment. Ctrl-C stops it.")
+        status = Supervisor(_programs(), say=self._say).run()
+        self._say("Signalbox has stopped.")
+        if status:
+            sys.exit(status)
+
+    def _prepare(self, *, with_sample: bool) -> None:
+        try:
+            call_command("migrate", verbosity=0, interactive=False)
+        except DatabaseError as error:
+            raise CommandError(f"The database of DATABASE_URL cannot be used: {error}") from error
+        _collect_static()
+        if with_sample:
+            # A process of its own: the encoder's memory goes with it when the loading is done.
+            loaded = subprocess.run([sys.executable, "manage.py", "load_sample"], cwd=settings.BASE_DIR, check=False)
+            if loaded.returncode:
+                raise CommandError("The sample inventory could not be loaded; the lines above say why.")
+            call_command("demo_access", stdout=self.stdout, stderr=self.stderr)
+
+    def _say(self, line: str) -> None:
+        self.stdout.write(line)
+        self.stdout.flush()
+
+
+def _check_port(port: int) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError as error:
+            raise CommandError(
+                f"Port {port} cannot be used ({error.strerror}). Stop what listens there, "
+                f"or choose another: make up PORT={port + 1}"
+            ) from error
+
+
+def _collect_static() -> None:
+    """Hashed, compressed copies, so that browsers keep them for good; settings use them once their manifest exists."""
+    if settings.DEBUG:
+        return
+    command = collectstatic.Command()
+    command.storage = CompressedManifestStaticFilesStorage()
+    call_command(command, verbosity=0, interactive=False)
+
+
+def _programs() -> list[Program]:
+    python = sys.executable
+    celery = [python, "-m", "celery", "--quiet", "--app", "console"]
+    # SQLite has one writer: one process whose threads share the caches and the encoder. PostgreSQL gets two.
+    workers = "1" if connection.vendor == "sqlite" else "2"
+    web = [python, "-m", "granian", "--interface", "wsgi", "--host", HOST, "--port", str(settings.PORT), "--no-ws"]
+    web += ["--workers", workers, "--blocking-threads", "4", "--workers-kill-timeout", "5", "--log-level", "warning"]
+    return [
+        Program("web", [*web, "console.wsgi:application"], essential=True),
+        Program(
+            "worker",
+            [*celery, "worker", "--pool", "threads", "--concurrency", "1", "--loglevel", "warning", *ALONE],
+        ),
+        Program("beat", [*celery, "beat", "--loglevel", "warning"]),
+    ]
