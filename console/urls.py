@@ -2,7 +2,7 @@
 
 from django.urls import URLPattern, URLResolver, include, path
 
-from console.views import frame
+from console.views import account, frame, profile
 
 # One inventory's pages. Views are called as view(request, inventory, …): permissions.require resolves ``inv``.
 inventory: list[URLPattern | URLResolver] = [
@@ -35,14 +35,18 @@ inventory: list[URLPattern | URLResolver] = [
 ]
 
 urlpatterns: list[URLPattern | URLResolver] = [
-    path("", frame.soon, name="front"),
+    path("", frame.front, name="front"),
     path("start/", frame.soon, name="start"),
-    path("sign-in/", frame.soon, name="sign-in"),
-    path("sign-out/", frame.soon, name="sign-out"),
-    path("profile/", frame.soon, name="profile"),
-    path("profile/theme/", frame.soon, name="theme"),
-    path("profile/terms/", frame.soon, name="terms"),
+    path("sign-in/", account.sign_in, name="sign-in"),
+    path("sign-out/", account.sign_out, name="sign-out"),
+    path("profile/", profile.profile, name="profile"),
+    path("profile/theme/", profile.theme, name="theme"),
+    path("profile/terms/", profile.terms, name="terms"),
     path("i/<slug:inv>/", include(inventory)),
     # -- health (console/views/health.py)
     # -- API (console/api): path("api/v1/", api.urls)
 ]
+
+handler403 = "console.views.errors.forbidden"
+handler404 = "console.views.errors.not_found"
+handler500 = "console.views.errors.server_error"

@@ -6,8 +6,10 @@ from typing import Any
 
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect
 from django.urls import get_resolver, reverse
 from django.utils.functional import Promise, SimpleLazyObject
+from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import gettext_lazy as _
 
 from console.models import Inventory, OperatingPoint
@@ -65,6 +67,17 @@ KEYS = (
 )
 
 
+# What the profile lets people move: the single keys above, and those that pages put on their buttons.
+OWN_KEYS = (
+    *((key, what) for key, what in KEYS if len(key) == 1),
+    ("s", _("Use as a show example")),
+    ("a", _("Use as a don't-show example")),
+    ("r", _("Don't use")),
+    ("p", _("Must select here")),
+    ("w", _("Why")),
+)
+
+
 def navigation(request: HttpRequest) -> list[dict[str, Any]]:
     inventory: Inventory = request.inventory  # type: ignore[attr-defined]
     known = get_resolver().reverse_dict
@@ -112,6 +125,23 @@ def frame(request: HttpRequest) -> dict[str, Any]:
 def say(request: HttpRequest, text: str, *, undo: str = "", error: bool = False) -> None:
     """The result of an action in one line, with the address that undoes it: in #status of the next page or partial."""
     messages.add_message(request, messages.ERROR if error else messages.SUCCESS, text, extra_tags=undo)
+
+
+def local_next(request: HttpRequest, fallback: str) -> str:
+    """The address a form asks to come back to, if it is one of ours."""
+    address = request.POST.get("next") or request.GET.get("next") or ""
+    ours = url_has_allowed_host_and_scheme(
+        address, allowed_hosts={request.get_host()}, require_https=request.is_secure()
+    )
+    return address if ours else fallback
+
+
+def front(request: HttpRequest) -> HttpResponse:
+    """The first inventory's home; the first steps for who has none; the sign-in page for strangers."""
+    if not request.user.is_authenticated:
+        return redirect("sign-in")
+    mine = inventories_of(request.user)
+    return redirect("home", mine[0].slug) if mine else redirect("start")
 
 
 def soon(_request: HttpRequest, **_kwargs: object) -> HttpResponse:
