@@ -154,7 +154,7 @@ def fit_classifier(
 def _side(vectors: ArrayLike, name: str) -> Floats:
     rows = np.asarray(vectors, dtype=np.float64)
     if rows.shape[0:1] == (0,):
-        raise EmptyClass(f"no {name} given; a classifier needs at least one signal and one anti-signal: add a {name}")
+        raise EmptyClass(f"no {name} given; a classifier needs at least one signal and one anti-signal")
     if rows.ndim != 2 or rows.shape[1] == 0:
         raise FitError(f"{name}s have shape {rows.shape}; expected (n, d), one row per {name}")
     if not np.isfinite(rows).all():

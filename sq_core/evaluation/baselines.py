@@ -74,9 +74,18 @@ def cosine_signals(signals: Sequence[Vectors | None]) -> Scorer:
 positive_only = cosine_signals
 
 
-def linear(weights: Vectors, biases: Vectors) -> Scorer:
-    """w·q + b of classifiers (N, d) and (N,); a bias of −inf marks an artifact without one."""
-    return lambda vectors: _dots(vectors, weights) + np.asarray(biases, dtype=np.float64)
+def linear(weights: Sequence[Vectors | None], biases: Sequence[float]) -> Scorer:
+    """w·q + b of N classifiers, weights (d,) each; None marks an artifact without one, which never fires."""
+    fitted = [j for j, own in enumerate(weights) if own is not None]
+    rows = [own for own in weights if own is not None]
+
+    def scores(vectors: Vectors) -> Floats:
+        table = np.full((len(vectors), len(weights)), -np.inf)
+        if rows:
+            table[:, fitted] = _dots(vectors, np.stack(rows)) + np.array([biases[j] for j in fitted])
+        return table
+
+    return scores
 
 
 def logistic(
@@ -87,12 +96,12 @@ def logistic(
     class_weight: ClassWeight = None,
 ) -> Scorer:
     """S&Q itself: one logistic regression per artifact on its own exemplars; without both sides it never fires."""
-    dimension = next((each.shape[1] for each in (*signals, *anti_signals) if each is not None), 1)
-    weights, biases = np.zeros((len(signals), dimension)), np.full(len(signals), -np.inf)
-    for j, (own, near) in enumerate(zip(signals, anti_signals, strict=True)):
-        if own is not None and near is not None and len(own) and len(near):
-            fit = fit_classifier(own, near, C, class_weight)
-            weights[j], biases[j] = fit.weights, fit.bias
+    weights: list[Vectors | None] = []
+    biases: list[float] = []
+    for own, near in zip(signals, anti_signals, strict=True):
+        fit = None if own is None or near is None else fit_classifier(own, near, C, class_weight)
+        weights.append(None if fit is None else fit.weights)
+        biases.append(0.0 if fit is None else fit.bias)
     return linear(weights, biases)
 
 
@@ -106,14 +115,15 @@ def linear_svm(signals: Sequence[Vectors], anti_signals: Sequence[Vectors], *, C
     """scikit-learn's LinearSVC on the same exemplars; its signed distance is the score."""
     from sklearn.svm import LinearSVC
 
-    weights, biases = [], []
+    weights: list[Vectors | None] = []
+    biases: list[float] = []
     for own, near in zip(signals, anti_signals, strict=True):
         rows = np.concatenate((own, near)).astype(np.float64)
         labels = np.repeat([1, 0], [len(own), len(near)])
         machine = LinearSVC(C=C, random_state=0, tol=1e-6, max_iter=100_000).fit(rows, labels)
         weights.append(machine.coef_[0])
-        biases.append(machine.intercept_[0])
-    return linear(np.array(weights), np.array(biases))
+        biases.append(float(machine.intercept_[0]))
+    return linear(weights, biases)
 
 
 def signed_knn(signals: Sequence[Vectors], anti_signals: Sequence[Vectors], *, k: int = 5) -> Scorer:

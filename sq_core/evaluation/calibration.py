@@ -24,7 +24,7 @@ class Promise:
     Assumption: scenarios are exchangeable. Loss of a scenario = missed / relevant pairs; scenarios without a relevant
     pair say nothing about misses and are not counted in ``scenarios``. bound = n/(n+1)·risk + 1/(n+1) ≤ miss_rate at
     ``theta``. theta is None when the labels are too few for any θ; ``needed`` says how many scenarios it takes at
-    least.
+    least (None: no number of them promises a miss rate of 0).
     """
 
     miss_rate: float
@@ -33,7 +33,7 @@ class Promise:
     bound: float | None
     scenarios: int
     relevant_pairs: int
-    needed: int
+    needed: int | None
 
     @property
     def enough(self) -> bool:
@@ -41,6 +41,8 @@ class Promise:
 
     @property
     def note(self) -> str:
+        if self.needed is None:
+            return "no number of labels promises that nothing is ever missed; set a target below 100 %"
         if self.scenarios < self.needed:
             return (
                 f"too few labels: {self.scenarios} scenarios with a relevant turn, at least {self.needed} needed to "
@@ -110,7 +112,7 @@ def calibrate_theta(
         scenarios=len(set(groups)),
         artifacts=int(figures.occurring.sum()),
         relevant_pairs=int(needed.sum()),
-        promise=promise_theta(table, needed, groups, 1 - target),
+        promise=promise_theta(table, needed, groups, round(1 - target, 12)),
     )
 
 
@@ -124,16 +126,18 @@ def promise_theta(
     table, needed, _ = sweep_tables(scores, relevant, None)
     if len(scenarios) != len(table):
         raise ValueError(f"{len(scenarios)} scenarios for {len(table)} states; expected one each")
-    if not 0 < miss_rate < 1:
-        raise ValueError(f"miss rate is {miss_rate!r}; expected a share between 0 and 1")
+    if not 0 <= miss_rate < 1:
+        raise ValueError(f"miss rate is {miss_rate!r}; expected a share of at least 0 and below 1")
     codes = {name: i for i, name in enumerate(dict.fromkeys(scenarios))}
     group = np.array([codes[name] for name in scenarios], dtype=np.intp)
     state, _ = np.nonzero(needed)
     margins, owner = table[needed], group[state]
     pairs = np.bincount(owner, minlength=len(codes))
     n = int((pairs > 0).sum())
-    least = int(np.ceil(1 / miss_rate - 1 - HAIR))
-    theta, risk, bound = _risk_control(margins, pairs[owner], n, miss_rate) if n >= least else (None, None, None)
+    least = int(np.ceil(1 / miss_rate - 1 - HAIR)) if miss_rate > 0 else None
+    theta, risk, bound = (None, None, None)
+    if least is not None and n >= least:
+        theta, risk, bound = _risk_control(margins, pairs[owner], n, miss_rate)
     return Promise(miss_rate, theta, risk, bound, n, int(needed.sum()), least)
 
 
