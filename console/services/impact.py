@@ -1,20 +1,23 @@
 """The effect before the click: what a draft would start and stop, with which part the example and which the cut-off plays."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from console.models import Artifact, Exemplar, ExemplarStatus, Message, Pin, Polarity, QueryState
+from console.models import Conversation, Exemplar, ExemplarStatus, Message, Pin, Polarity, QueryState
 from console.services import table
 from console.services.fit import Basis, Draft, exemplar_vectors, metrics_of, precision_of, recall_of
+from console.services.runtime import conversation_vectors, runtime
 from sq_core import embedding
+from sq_core.bundle import Bundle
 from sq_core.classifier import Classifier, ViewKind
 from sq_core.scoring import Views, margin
 
 NEAR_DUPLICATE = 0.95
+REPLAYED = 500  # conversations replayed for expiry and dependencies
 LISTED = 200  # flips listed whole; the counts are always exact
 
 
@@ -140,8 +143,9 @@ def assess(
     positions = [ground.states.positions[pk] for pk in cured if pk in ground.states.positions]
     impact.cured = bool((draft.margins[positions] > draft.cutoff).all()) if positions else None
     impact.warnings = warnings(draft, list(added))
-    impact.others = dependents(ground.artifact)
-    impact.others_unchanged = not impact.others or (impact.started_count == impact.stopped_count == 0)
+    flipped = np.flatnonzero((draft.margins > draft.cutoff) != before.fired)
+    impact.others = others_changed(ground, draft.classifier, flipped)
+    impact.others_unchanged = not impact.others
     return impact
 
 
@@ -277,11 +281,32 @@ def _draft_vectors(draft: Draft) -> NDArray[np.float64]:
     return embedding.centre_and_normalise(raw, draft.basis.core_centre).astype(np.float64)
 
 
-def dependents(artifact: Artifact) -> list[str]:
-    """Keys of the artifacts that this one brings along when it is selected."""
-    return list(
-        artifact.dependencies.filter(to_release__isnull=True).order_by("target__key").values_list("target__key", flat=True)
+def others_changed(ground: Basis, classifier: Classifier, flipped: NDArray[np.intp]) -> list[str]:
+    """Keys of other artifacts whose outcome changes with this one's flips.
+
+    Classifiers are independent, so only expiry and dependencies can carry a flip over: both are replayed, before and
+    after, on the conversations concerned.
+    """
+    bundle = runtime(ground.inventory, "draft")
+    linked = any(a.requires or a.entails for a in bundle.artifacts)
+    if not len(flipped) or not (linked or bundle.operating_point.expiry.on) or ground.artifact.key not in bundle.keys:
+        return []
+    after = Bundle(
+        encoder_id=bundle.encoder_id,
+        centre=bundle.centre,
+        operating_point=bundle.operating_point,
+        artifacts=[
+            replace(a, classifier=classifier, version=0) if a.key == ground.artifact.key else a for a in bundle.artifacts
+        ],
     )
+    changed: set[str] = set()
+    for pk in sorted({int(ground.states.conversation_ids[p]) for p in flipped})[:REPLAYED]:
+        vectors = conversation_vectors(ground.inventory, ground.centre, Conversation(pk=pk))
+        if vectors is None:
+            continue
+        for old, new in zip(bundle.outcomes(vectors), after.outcomes(vectors), strict=True):
+            changed |= {a.artifact for a, b in zip(old, new, strict=True) if a.fired != b.fired}
+    return sorted(changed - {ground.artifact.key})
 
 
 # -------------------------------------------------------------------------------------------------------------- look-alike
