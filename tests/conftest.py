@@ -1,0 +1,90 @@
+"""What every test shares: the database's kind, the fake encoder in place of the local one, empty caches, a tiny named world."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.conf import settings
+from django.db import connection
+from django.test import Client
+
+import sq_core.encoders
+from tests import make
+from tests.fakes import FakeEncoder
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def required(name: str) -> bool:
+    """``REQUIRE_ENGINES=1`` and ``REQUIRE_BROWSER=1``, as CI sets them: what is missing fails instead of being skipped."""
+    return os.environ.get(name, "") == "1"
+
+
+def missing(what: str, *, unless: str) -> None:
+    """Skip, in one line with the reason; or fail where the thing is required."""
+    if required(unless):
+        pytest.fail(f"{what} ({unless}=1)", pytrace=False)
+    pytest.skip(what)
+
+
+@pytest.fixture(autouse=True)
+def encoder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeEncoder | None]:
+    """Everybody who asks for ``minilm`` gets the fake; a test marked ``minilm`` gets the real one."""
+    if request.node.get_closest_marker("minilm"):
+        yield None
+        return
+    fake = FakeEncoder()
+    monkeypatch.setitem(sq_core.encoders._built, ("minilm", ()), fake)
+    yield fake
+
+
+@pytest.fixture(autouse=True)
+def empty_caches(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Row numbers come again after a rollback: nothing cached under them may outlive a test."""
+    make.clear_caches()
+    yield
+    make.clear_caches()
+
+
+@pytest.fixture
+def world(db: None) -> make.World:
+    """Three neighbour policies, fitted; five conversations, judged; author, reviewer, publisher, viewer, admin, stranger."""
+    return make.world()
+
+
+@pytest.fixture
+def signed_in(client: Client) -> Any:
+    """``signed_in(world.author)`` gives a client of that person."""
+
+    def sign_in(user: Any) -> Client:
+        fresh = Client()
+        fresh.force_login(user)
+        return fresh
+
+    return sign_in
+
+
+@pytest.fixture
+def sqlite_only() -> None:
+    if connection.vendor != "sqlite":
+        pytest.skip("about SQLite only")
+
+
+@pytest.fixture
+def postgresql_only() -> None:
+    if connection.vendor != "postgresql":
+        pytest.skip("about PostgreSQL only")
+
+
+@pytest.fixture(scope="session")
+def child_environment() -> dict[str, str]:
+    """For a process that a test starts: this test's database, broker and folder."""
+    environment = {
+        **os.environ,
+        "SIGNALBOX_VAR_DIR": str(settings.VAR_DIR),
+        "DJANGO_SETTINGS_MODULE": "console.settings",
+    }
+    environment["DATABASE_URL"] = make.database_url(connection.settings_dict)
+    return environment
