@@ -1,0 +1,146 @@
+"""Ingest exemplars: texts that a person or a generator gives for artifacts, promoted at once; no refit, no release."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from django.db import transaction
+from django.utils import timezone
+
+from console.models import Artifact, ArtifactText, Exemplar, ExemplarStatus, Inventory
+from console.models import Source as From
+from console.services import artifacts, audit
+from console.services.actor import Actor
+from console.services.errors import Invalid
+from console.services.ingest import PIECE, Place, Progress, Report, records_of
+from sq_core.readers import ExemplarRow, RowError, read_exemplars
+
+
+@dataclass(frozen=True)
+class _Text:
+    place: Place
+    artifact: Artifact
+    polarity: str
+    text: str
+    source: str
+
+    @property
+    def key(self) -> tuple[int, str]:
+        return (self.artifact.pk, artifacts.exemplar_digest(self.text))
+
+
+def import_exemplars(
+    inventory: Inventory,
+    source: Path | Iterable[ExemplarRow | RowError],
+    *,
+    by: Actor,
+    exemplar_source: str | None = None,
+    progress: Progress | None = None,
+) -> Report:
+    """Store exemplars, promoted. ``exemplar_source`` overrides what the file says (lists: generated; rows: written).
+
+    A text that the artifact has already on that side is a duplicate, on the other side it is rejected; a suggested one
+    (candidate) is promoted and counted as updated. Rejected and retired ones stay so. The caller refits.
+    """
+    if exemplar_source is not None and exemplar_source not in From.values:
+        raise Invalid(
+            f"source is {exemplar_source!r}.", field="source", hint=f"Choose one of {', '.join(From.values)}."
+        )
+    report = Report("exemplars")
+    known = {a.key: a for a in Artifact.objects.filter(inventory=inventory)}
+    batch: list[_Text] = []
+    for place, record in records_of(source, read_exemplars, report):
+        report.read += 1
+        item = _checked(place, record, known, exemplar_source, report)
+        if item is not None:
+            batch.append(item)
+        if len(batch) >= PIECE:
+            _store(inventory, batch, report, by=by)
+            batch = []
+        if progress:
+            progress(report.read)
+    _store(inventory, batch, report, by=by)
+    if report.changed:
+        audit.record(
+            by=by,
+            action="exemplars.import",
+            object_type="inventory",
+            object_id=inventory.slug,
+            inventory=inventory.slug,
+            after=report.counts(),
+        )
+    return report.done()
+
+
+def _checked(
+    place: Place, record: ExemplarRow, known: dict[str, Artifact], override: str | None, report: Report
+) -> _Text | None:
+    artifact = known.get(record.artifact)
+    if artifact is None:
+        shown = record.artifact[:80]
+        report.reject(RowError(*place, "artifact", f"There is no artifact {shown!r}.", "Import the artifacts first."))
+        return None
+    default = From.GENERATED if record.listed else From.WRITTEN
+    try:
+        text = artifacts.checked_exemplar(
+            record.text,
+        )
+    except Invalid as error:
+        report.reject(RowError(*place, error.field, error.message, error.hint))
+        return None
+    report.replaced_characters += record.replaced
+    return _Text(place, artifact, record.polarity, text, override or record.source or default)
+
+
+def _store(inventory: Inventory, batch: list[_Text], report: Report, *, by: Actor) -> None:
+    if not batch:
+        return
+    with transaction.atomic():
+        Inventory.objects.select_for_update().get(pk=inventory.pk)
+        rows = Exemplar.objects.filter(
+            artifact__in={item.artifact.pk for item in batch}, text_digest__in={item.key[1] for item in batch}
+        )
+        stored = {(row.artifact_id, row.text_digest): row for row in rows}
+        texts = _current_texts(batch)
+        fresh: list[Exemplar] = []
+        for item in batch:
+            old = stored.get(item.key)
+            if old is None:
+                stored[item.key] = made = _exemplar(item, texts, by=by)
+                fresh.append(made)
+            elif old.polarity != item.polarity:
+                report.reject(_other_side(item, old))
+            elif old.status == ExemplarStatus.CANDIDATE:
+                _promote(old, by=by)
+                report.updated += 1
+            else:
+                report.duplicates += 1
+        Exemplar.objects.bulk_create(fresh)
+        report.stored += len(fresh)
+
+
+def _current_texts(batch: list[_Text]) -> dict[int, int]:
+    ids = {item.artifact.pk for item in batch}
+    return dict(ArtifactText.objects.current().filter(artifact__in=ids).values_list("artifact_id", "pk"))
+
+
+def _exemplar(item: _Text, texts: dict[int, int], *, by: Actor) -> Exemplar:
+    (row,) = artifacts.written(item.artifact, {item.polarity: [item.text]}, by=by, source=item.source)
+    if item.source == From.GENERATED:
+        row.artifact_text_id = texts[item.artifact.pk]
+    return row
+
+
+def _promote(row: Exemplar, *, by: Actor) -> None:
+    row.status, row.decided_by, row.decided_by_person = ExemplarStatus.PROMOTED, by.user, True
+    row.decided_at = timezone.now()
+    row.save(update_fields=["status", "decided_by", "decided_by_person", "decided_at"])
+
+
+def _other_side(item: _Text, old: Exemplar) -> RowError:
+    return RowError(
+        *item.place,
+        "text",
+        f"{item.artifact.key} has {item.text[:60]!r} as {old.get_polarity_display().lower()} already ({old.status}).",
+        "Keep it on one side: move it in the console, or take it out of the file.",
+    )
