@@ -7,9 +7,7 @@ from numpy.typing import NDArray
 
 from console.models import ClassifierVersion, OperatingPoint
 from console.services import table
-from sq_core import offset as rules
-
-ENOUGH_RELEVANT = 20
+from sq_core.offset import choose_offset
 
 
 def choose(
@@ -25,21 +23,23 @@ def choose(
 ) -> tuple[float, str]:
     """(offset, the rule that chose it): first, same, share or recall.
 
-    ``twin`` is an earlier version with the same weights: its offset is taken back, so that an undo is exact.
+    ``twin`` is an earlier version with the same weights: its offset is taken back, so that an undo is exact. ``cured`` are
+    ids of query states that a person just said must be shown.
     """
     if twin is not None:
         return twin.offset, "same"
-    if base is None or not len(states):
-        return (base.offset if base else 0.0), ("kept" if base else "first")
+    if base is None:
+        return 0.0, "first"
     parent = table.margins_of(table.classifier_of(base), states, table.pooling_of(point))
-    parent_cutoff = point.theta + base.offset
+    rows = np.array([states.positions[pk] for pk in point.background if pk in states.positions], dtype=np.int64)
     relevant = labels.relevant & ~left_out
-    if point.calibration is not None and relevant.sum() >= ENOUGH_RELEVANT:
-        target = max(point.target_recall, rules.recall_at(parent[relevant], parent_cutoff))
-        offset, rule = rules.hold_recall(margins[relevant], point.theta, target), "recall"
-    else:
-        rows = np.array([states.positions[pk] for pk in point.background if pk in states.positions], dtype=np.int64)
-        rows = rows if len(rows) else np.arange(len(states))
-        offset, rule = rules.hold_share(parent[rows], margins[rows], parent_cutoff, point.theta), "share"
-    must_fire = [margins[states.positions[pk]] for pk in cured if pk in states.positions]
-    return rules.lower_to_fire(offset, point.theta, must_fire), rule
+    chosen = choose_offset(
+        parent_background=parent[rows],
+        new_background=margins[rows],
+        parent_relevant=parent[relevant],
+        new_relevant=margins[relevant],
+        parent_cutoff=point.theta + base.offset,
+        theta=point.theta,
+        must_fire=[float(margins[states.positions[pk]]) for pk in cured if pk in states.positions],
+    )
+    return chosen.offset, chosen.rule
