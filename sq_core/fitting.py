@@ -23,9 +23,12 @@ ITERATION_LIMIT = 100
 WEIGHT_FLOOR = 1e-6
 # Newton steps that neither lower the objective nor shrink the gradient before rounding counts as the limit.
 PATIENCE = 3
-HALVINGS = 50
 # Relative rounding of the objective: differences below it say nothing.
 ROUNDING = 1e-13
+TINY = float(np.finfo(np.float64).tiny)
+# Centred unit vectors have length 1; a C beyond this leaves no digits to fit with. Both keep the numbers finite.
+LARGEST_ENTRY = 1e6
+LARGEST_C = 1e9
 
 
 class FitError(ValueError):
@@ -80,41 +83,45 @@ class _Point:
     relative_gradient: float
 
 
-class _Inverse(Protocol):
-    """Solves with the Hessian of the weights, H = I + XᵀDX with D = diag(curvature)."""
+class _Steps(Protocol):
+    """Newton's direction in (w, b): the Hessian of w is I + XᵀDX with D = diag(curvature), bordered by XᵀD1 and 1ᵀD1."""
 
-    def solve(self, curvature: Floats, right: Floats) -> Floats:
-        """H⁻¹ right, for right (d, k)."""
-        ...
+    def step(self, point: _Point) -> tuple[Floats, float]: ...
 
 
 class _Span:
-    """H⁻¹ for n ≤ d through the Gram matrix K = XXᵀ: H⁻¹ = I − XᵀA S⁻¹ AX with S = I + AKA and A = √D.
+    """The direction for n ≤ d, through S = I + AKA with the Gram matrix K = XXᵀ (n, n) and A = √D.
 
-    The unknowns of each step are thus the n shares of the rows, not d weights. K is never inverted and S has no
-    eigenvalue below 1, so duplicated rows do no harm. The iterate stays w, not α: where near-duplicates stand on
-    both sides, α grows to C/2 and cancels, and margins taken from it would lose the digits the fit needs.
+    The unknowns of each step are thus the n shares of the rows, not d weights. K is never inverted, S has no eigenvalue
+    below 1, and nothing is subtracted that nearly cancels, so duplicated rows and a large C do no harm. The iterate
+    stays w, not α: where near-duplicates stand on both sides, α grows to C/2 and cancels, and margins taken from it
+    would lose the digits the fit needs.
     """
 
     def __init__(self, rows: Floats) -> None:
         self.rows, self.gram, self.identity = rows, rows @ rows.T, np.eye(len(rows))
 
-    def solve(self, curvature: Floats, right: Floats) -> Floats:
-        root = np.sqrt(curvature)[:, None]
-        shares = root * np.linalg.solve(self.identity + root * self.gram * root.T, root * (self.rows @ right))
-        solved: Floats = right - self.rows.T @ shares
-        return solved
+    def step(self, point: _Point) -> tuple[Floats, float]:
+        root = np.sqrt(point.curvature)
+        system = self.identity + root[:, None] * self.gram * root
+        solved = np.linalg.solve(system, np.column_stack((root * (self.rows @ -point.gradient), root)))
+        bias = (point.pull.sum() - root @ solved[:, 0]) / max(float(root @ solved[:, 1]), TINY)
+        shares = root * (solved[:, 0] + bias * solved[:, 1])
+        return -point.gradient - shares @ self.rows, float(bias)
 
 
 class _Full:
-    """H⁻¹ for more exemplars than dimensions."""
+    """The direction for more exemplars than dimensions: the bordered system itself, (d + 1, d + 1)."""
 
     def __init__(self, rows: Floats) -> None:
-        self.rows, self.identity = rows, np.eye(rows.shape[1])
+        self.rows = np.column_stack((rows, np.ones(len(rows))))
+        # The bias is not penalised; tiny keeps the system solvable where every curvature underflowed.
+        self.penalty = np.diag(np.append(np.ones(rows.shape[1]), TINY))
 
-    def solve(self, curvature: Floats, right: Floats) -> Floats:
-        hessian: Floats = self.identity + self.rows.T @ (curvature[:, None] * self.rows)
-        return np.asarray(np.linalg.solve(hessian, right), dtype=np.float64)
+    def step(self, point: _Point) -> tuple[Floats, float]:
+        hessian = self.penalty + self.rows.T @ (point.curvature[:, None] * self.rows)
+        direction = np.linalg.solve(hessian, np.append(-point.gradient, point.pull.sum()))
+        return direction[:-1], float(direction[-1])
 
 
 def fit_classifier(
@@ -133,8 +140,8 @@ def fit_classifier(
             f"signals have {positive.shape[1]} dimensions and anti-signals {negative.shape[1]}; "
             "embed both with the same encoder"
         )
-    if isinstance(C, bool) or not math.isfinite(C) or C <= 0:
-        raise FitError(f"C is {C!r}; expected a positive finite number (the default is 1.0)")
+    if isinstance(C, bool) or not 0 < C <= LARGEST_C:
+        raise FitError(f"C is {C!r}; expected a positive number up to {LARGEST_C:g} (the default is 1.0)")
     weights = _sample_weights(len(positive), len(negative), class_weight)
     sign = np.concatenate((np.ones(len(positive)), -np.ones(len(negative))))
     problem = _Problem(rows=np.concatenate((positive, negative)), sign=sign, cost=C * weights)
@@ -160,6 +167,8 @@ def _side(vectors: ArrayLike, name: str) -> Floats:
     if not np.isfinite(rows).all():
         bad = int(np.flatnonzero(~np.isfinite(rows).all(axis=1))[0])
         raise FitError(f"{name} {bad} (counted from 0) holds NaN or infinity; embed its text again")
+    if np.abs(rows).max() > LARGEST_ENTRY:
+        raise FitError(f"{name}s hold numbers beyond {LARGEST_ENTRY:g}; expected centred unit vectors")
     return rows
 
 
@@ -174,7 +183,7 @@ def _sample_weights(positive: int, negative: int, class_weight: ClassWeight) -> 
 
 def _minimise(problem: _Problem) -> tuple[_Point, StopState]:
     n, d = problem.rows.shape
-    inverse: _Inverse = _Span(problem.rows) if n <= d else _Full(problem.rows)
+    steps: _Steps = _Span(problem.rows) if n <= d else _Full(problem.rows)
     # Start where w = 0 is best: the log-odds of the two sides' weights.
     up, down = problem.cost[problem.sign > 0].sum(), problem.cost[problem.sign < 0].sum()
     point = best = _evaluate(problem, np.zeros(d), float(np.log(up / down)))
@@ -182,9 +191,7 @@ def _minimise(problem: _Problem) -> tuple[_Point, StopState]:
     for iteration in range(ITERATION_LIMIT):
         if best.relative_gradient <= TOLERANCE:
             return best, StopState(iteration, best.relative_gradient, "converged")
-        following = _descend(problem, inverse, point)
-        if following is None:
-            return best, StopState(iteration, best.relative_gradient, "stagnated")
+        following = _descend(problem, steps, point)
         # Away from the optimum the gradient may grow while the objective falls; only a flat objective stagnates.
         flat = following.objective >= point.objective * (1 - ROUNDING)
         waited = waited + 1 if flat and following.relative_gradient >= best.relative_gradient else 0
@@ -195,29 +202,17 @@ def _minimise(problem: _Problem) -> tuple[_Point, StopState]:
     return best, StopState(ITERATION_LIMIT, best.relative_gradient, "iteration_limit")
 
 
-def _descend(problem: _Problem, inverse: _Inverse, point: _Point) -> _Point | None:
-    """Newton's step, halved until the objective does not rise; None when no step helps."""
-    weights, bias = _newton_step(problem, inverse, point)
-    if not (np.isfinite(weights).all() and math.isfinite(bias)):
-        return None
+def _descend(problem: _Problem, steps: _Steps, point: _Point) -> _Point:
+    """Newton's step, halved until the objective does not rise; a step halved to nothing counts as stagnation."""
+    weights, bias = steps.step(point)
     # Near the optimum the objective is flat to the last bits: a rise within its rounding is no rise.
     ceiling = point.objective * (1 + ROUNDING)
-    for halvings in range(HALVINGS):
-        length = 0.5**halvings
+    length = 1.0
+    following = _evaluate(problem, point.weights + weights, point.bias + bias)
+    while following.objective > ceiling and length > ROUNDING:
+        length /= 2
         following = _evaluate(problem, point.weights + length * weights, point.bias + length * bias)
-        if following.objective <= ceiling:
-            return following
-    return None
-
-
-def _newton_step(problem: _Problem, inverse: _Inverse, point: _Point) -> tuple[Floats, float]:
-    """The direction in (w, b): the bias eliminated by its Schur complement."""
-    border = point.curvature @ problem.rows
-    solved = inverse.solve(point.curvature, np.column_stack((-point.gradient, border)))
-    schur = float(point.curvature.sum() - border @ solved[:, 1])
-    # A curvature that underflowed to nothing would send the bias to infinity; tiny keeps it a number.
-    bias = float(point.pull.sum() - border @ solved[:, 0]) / max(schur, np.finfo(np.float64).tiny)
-    return solved[:, 0] - bias * solved[:, 1], bias
+    return following
 
 
 def _evaluate(problem: _Problem, weights: Floats, bias: float) -> _Point:

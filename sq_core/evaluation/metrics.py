@@ -108,7 +108,8 @@ def topk_curve(scores: ArrayLike, relevant: ArrayLike, ks: Sequence[int], judged
     """The curve of retrieving the K best-scored artifacts per state; ``theta`` holds K. Ties: the earlier column."""
     table, needed, known = _tables(scores, relevant, judged)
     rank = np.argsort(np.argsort(-table, axis=1, kind="stable"), axis=1, kind="stable")
-    figures = [operating_point(-rank, needed, -float(k), known) for k in sorted(ks)]
+    place = np.where(np.isneginf(table), -np.inf, -rank.astype(np.float64))
+    figures = [operating_point(place, needed, -float(k), known) for k in sorted(ks)]
     columns = ("recall", "precision", "kept")
     recall, precision, kept = (np.array([getattr(each, name) for each in figures]) for name in columns)
     return Curve(np.array(sorted(ks), dtype=np.float64), recall, precision, kept)

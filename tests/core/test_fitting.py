@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
-from sq_core import fit_classifier
+import sq_core
+from sq_core import fit_classifier, fitting
 from sq_core.classifier import Classifier, ClassifierError
 from sq_core.fitting import EmptyClass, FitError
 
@@ -110,6 +111,39 @@ def test_more_rows_than_dimensions_and_fewer_agree_at_the_border():
     assert wide.bias == pytest.approx(narrow.bias, abs=1e-9)
 
 
+def test_where_rounding_is_the_limit_the_fit_says_so():
+    reasons = set()
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        signals = unit_rows(rng, 6, 64)
+        near = signals + rng.normal(scale=1e-6, size=signals.shape).astype(np.float32)
+        stop = fit_classifier(signals, near, C=1e9).stop
+        assert stop.relative_gradient < 1e-6
+        reasons.add(stop.reason)
+    assert "stagnated" in reasons
+
+
+def test_a_step_that_raises_the_objective_is_halved_and_given_up_at_last(monkeypatch):
+    def uphill(self, point):
+        return 10 * point.gradient, 0.0
+
+    monkeypatch.setattr(fitting._Span, "step", uphill)
+    fit = fit_classifier(np.eye(3)[:1], np.eye(3)[1:])
+    assert (fit.stop.reason, fit.stop.iterations) == ("stagnated", fitting.PATIENCE)
+    assert fit.stop.relative_gradient > 1e-3
+
+
+def test_the_iteration_limit_is_a_stop_state(monkeypatch):
+    monkeypatch.setattr(fitting, "ITERATION_LIMIT", 1)
+    assert fit_classifier(np.eye(3)[:1], np.eye(3)[1:], C=100).stop.reason == "iteration_limit"
+
+
+def test_load_bundle_is_found_when_asked_for():
+    assert sq_core.load_bundle.__name__ == "load_bundle"
+    with pytest.raises(AttributeError, match="no attribute 'load_bundel'"):
+        _ = sq_core.load_bundel
+
+
 def test_balanced_weights_are_scikit_learns():
     fit = fit_classifier(np.eye(4)[:1], np.eye(4)[1:], class_weight="balanced")
     assert fit.sample_weights == pytest.approx([2.0, 2 / 3, 2 / 3, 2 / 3])
@@ -142,6 +176,8 @@ def test_an_empty_side_is_refused(empty):
         ([1.0, 0.0], [[0.0, 1.0]], {}, r"shape \(2,\)"),
         ([[1.0]], [[0.0]], {"C": 0}, "C is 0"),
         ([[1.0]], [[0.0]], {"C": float("nan")}, "C is nan"),
+        ([[1.0]], [[0.0]], {"C": 1e10}, "C is 10000000000.0"),
+        ([[1.0]], [[-1e7]], {}, "beyond 1e.06; expected centred unit vectors"),
         ([[1.0]], [[0.0]], {"C": True}, "C is True"),
         ([[1.0]], [[0.0]], {"class_weight": "even"}, "class_weight is 'even'"),
     ],

@@ -149,6 +149,10 @@ def test_topk_by_hand():
     assert curve.kept == pytest.approx([1 / 3, 2 / 3])
 
 
+def test_topk_never_retrieves_what_cannot_fire():
+    assert topk_curve([[1.0, -np.inf]], [[True, True]], [2]).recall.tolist() == [0.5]
+
+
 @pytest.mark.parametrize(
     ("scores", "relevant", "message"),
     [

@@ -112,6 +112,10 @@ def test_a_set_without_generated_exemplars_of_one_artifact_covers_less():
     assert found["sq-generated"]["coverage"] == pytest.approx(2 / 3)
     assert found["sq-generated"]["precision_at_r90"] is None
     assert found["cosine-text"]["coverage"] == 1.0
+    assert [row["method"] for row in larger_k(data)] == ["topk-text"]
+    rows = by_method(mined(data, seeds=[0]), "unfitted-is-miss")
+    assert rows["sq-generated"]["coverage"] == pytest.approx(2 / 3)
+    assert rows["sq-mined"]["coverage"] == 1.0
 
 
 def test_the_split_is_the_references():
