@@ -147,7 +147,7 @@ class Bundle:
                 return select_all(self, f"{type(error).__name__}: {error}")
         embedded = time.perf_counter()
         found = None if vectors is None else self._decider.replay(vectors, point)
-        outcomes = self._decider.outcomes(found, -1, everything=all)
+        outcomes = self._decider.outcomes(found, 0 if found is None else len(found.margins) - 1, everything=all)
         return Discovery(
             fired=ordered(outcomes),
             expired=tuple(sorted(o.artifact for o in outcomes if o.outcome is Label.EXPIRED)),

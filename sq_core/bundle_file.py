@@ -100,9 +100,9 @@ def bundle_bytes(bundle: Bundle, *, with_exemplars: bool = False) -> bytes:
     }
     try:
         text = json.dumps(manifest, ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"))
+        encoded = text.encode()
     except (TypeError, ValueError) as error:
         raise BundleError(f"this bundle cannot be written as JSON: {error}; check its metadata") from None
-    encoded = text.encode()
     body = _HEADER.pack(MAGIC, FORMAT_VERSION, len(encoded)) + encoded + bundle.centre.to_bytes() + rows.to_bytes()
     return body + hashlib.sha256(body).digest()
 
@@ -118,6 +118,7 @@ def _artifact_record(artifact: Artifact, rows: _Rows, with_exemplars: bool) -> d
         "version": artifact.version,
         "requires": list(artifact.requires),
         "entails": list(artifact.entails),
+        "metadata": dict(artifact.metadata),
         "pins": [
             {"id": pin.id, "bound": pin.bound, "cumulative": rows.add(pin.cumulative), "turn": rows.add(pin.turn)}
             for pin in artifact.pins
@@ -229,6 +230,7 @@ def _artifact(record: Mapping[str, Any], rows: Vectors) -> Artifact:
         ),
         requires=tuple(record["requires"]),
         entails=tuple(record["entails"]),
+        metadata=record["metadata"],
         exemplars=None
         if exemplars is None
         else tuple(

@@ -12,6 +12,7 @@ view crosses the cut-off or matches a pin; the present turn where only its prefi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -25,7 +26,18 @@ from sq_core.classifier import Classifier, Polarity, ViewKind
 from sq_core.dependencies import pulled_in
 from sq_core.expiry import Expiry, Flags, replay
 from sq_core.pins import PinState, pin_cosines
-from sq_core.scoring import Float, Margin, Pooling, Vectors, ViewTerm, cut_off, dot_table, pool, round_margin
+from sq_core.scoring import (
+    Float,
+    Margin,
+    Pooling,
+    ScoringError,
+    Vectors,
+    ViewTerm,
+    cut_off,
+    dot_table,
+    pool,
+    round_margin,
+)
 from sq_core.session import ConversationVectors
 
 
@@ -86,8 +98,10 @@ class ExemplarTerm:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Artifact:
-    """One artifact of a release: its text, its mode and what decides for it. `version` is its classifier version's
-    number.
+    """One artifact of a release: its text, its mode and what decides for it.
+
+    `version` is the number of its classifier version; `metadata` (JSON) travels with it: C, tolerance, exemplar
+    digests.
     """
 
     key: str
@@ -101,6 +115,7 @@ class Artifact:
     requires: tuple[str, ...] = ()
     entails: tuple[str, ...] = ()
     exemplars: tuple[ExemplarTerm, ...] | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +240,7 @@ class Decider:
     def replay(self, vectors: ConversationVectors, point: OperatingPoint) -> Replayed:
         """Score every user turn that has its prefix; with expiry that must be every one, from the first."""
         if point.expiry.on and vectors.first:
-            raise ValueError(f"expiry needs every prefix, the first given is that of user turn {vectors.first}")
+            raise ScoringError(f"expiry needs every prefix, the first given is that of user turn {vectors.first}")
         turns, whole = dot_table(self.weights, vectors.turns), dot_table(self.weights, vectors.cumulative)
         cutoffs = np.array([cut_off(point.theta, classifier.offset) for _, classifier in self.fitted], dtype=np.float64)
         shape = (len(vectors.cumulative), len(self.fitted))
@@ -392,4 +407,6 @@ def ordered(outcomes: Sequence[Outcome]) -> tuple[Fired, ...]:
         for o in outcomes
         if o.reason is not None
     ]
-    return tuple(sorted(fired, key=lambda f: (_ORDER[f.reason], 0.0 if f.margin is None else -f.margin, f.artifact)))
+    return tuple(
+        sorted(fired, key=lambda f: (_ORDER[f.reason], math.inf if f.margin is None else -f.margin, f.artifact))
+    )
