@@ -1,0 +1,58 @@
+"""Median time of one fit, beside scikit-learn's solvers on the same exemplars. Prints; asserts nothing about time."""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import statistics
+import time
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sq_core import fit_classifier
+
+SHAPES = [(10, 10, 384), (10, 40, 384), (10, 10, 1536), (10, 10, 3072), (100, 200, 384), (500, 1500, 384)]
+
+
+def unit_rows(rng: np.random.Generator, n: int, d: int) -> NDArray[np.float32]:
+    rows = rng.normal(size=(n, d)) + np.sin(np.arange(d))
+    return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+
+
+def median_ms(action: Callable[[], object], repeats: int) -> float:
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        action()
+        times.append(1000 * (time.perf_counter() - start))
+    return statistics.median(times)
+
+
+def main() -> None:
+    try:
+        from sklearn.linear_model import LogisticRegression
+    except ImportError:
+        print("scikit-learn is not installed: its columns are skipped")
+        LogisticRegression = None
+    rng = np.random.default_rng(0)
+    print(f"{'signals':>8} {'anti':>6} {'d':>6} {'ours ms':>9} {'lbfgs ms':>9} {'max |Δw|':>10}")
+    for positive, negative, dimension in SHAPES:
+        signals, near = unit_rows(rng, positive, dimension), unit_rows(rng, negative, dimension)
+        repeats = 200 if positive + negative < 100 else 5
+        fit = fit_classifier(signals, near, 1.0, "balanced")
+        ours = median_ms(lambda s=signals, n=near: fit_classifier(s, n, 1.0, "balanced"), repeats)
+        line = f"{positive:8d} {negative:6d} {dimension:6d} {ours:9.2f}"
+        if LogisticRegression is not None:
+            rows, labels = np.concatenate((signals, near)), np.repeat([1, 0], [positive, negative])
+            theirs = LogisticRegression(C=1.0, class_weight="balanced", tol=1e-10, max_iter=5000)
+            lbfgs = median_ms(lambda m=theirs, r=rows, y=labels: m.fit(r.astype(np.float64), y), min(repeats, 20))
+            line += f" {lbfgs:9.2f} {np.abs(theirs.coef_[0] - fit.weights).max():10.1e}"
+        print(line)
+
+
+if __name__ == "__main__":
+    main()
