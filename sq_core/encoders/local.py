@@ -1,8 +1,8 @@
 """The local encoder `minilm`: all-MiniLM-L6-v2 in fp32 on onnxruntime, from files on disk, without a network or torch.
 
 A vector never depends on its batch neighbours, to the last bit, because vectors are cached by content and two processes
-must give the same answer: only texts of exactly equal length share a batch (padding changes the last bits), and the
-mean over the tokens is taken here, row by row. docs/adr/0003 has the measurements.
+must give the same answer: only texts of exactly equal length share a batch, so nothing is ever padded, and the mean
+over the tokens is taken here, row by row. docs/adr/0003-local-encoder.md has the measurements.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 BERT with six layers: token, position and token-type rows, LayerNorm, then per layer 12-head attention and an exact-GELU
 feed-forward block, each with a residual and LayerNorm. Standard operators (opset 20).
 
-Two things are left out on purpose, so that a vector never depends on its batch neighbours (see docs/adr/0003): there is
-no attention mask, because the encoder batches texts of exactly equal length only and so never pads; and the mean over
-the tokens is taken outside, because the runtime sums one row and many rows in a different order.
+Two things are left out on purpose, so that a vector never depends on its batch neighbours: there is no attention mask,
+because the encoder batches texts of exactly equal length only and so never pads; and the mean over the tokens is taken
+outside, because the runtime's own sums one text and several in a different order (docs/adr/0003-local-encoder.md).
 
 Raise `local.GRAPH_RECIPE` with every change of what this module writes.
 """
