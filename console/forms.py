@@ -93,6 +93,11 @@ class PolicyForm(forms.Form):
             assert isinstance(borrow, forms.MultipleChoiceField)  # noqa: S101  # for the type checker
             borrow.choices = [(text, text) for text in ticked]
 
+    @property
+    def borrowed(self) -> list[str]:
+        """What was ticked so far, to be shown ticked again."""
+        return list(self.cleaned_data.get("borrow", [])) if self.is_bound and hasattr(self, "cleaned_data") else []
+
     def clean_signals(self) -> tuple[str, ...]:
         return lines(self.cleaned_data["signals"])
 
@@ -133,7 +138,7 @@ class ProfileForm(forms.Form):
 
     def __init__(self, *args: Any, user: User, keys: tuple[tuple[str, Any], ...], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.initial |= {
+        self.initial = {
             "time_zone": user.time_zone,
             "technical_terms": user.technical_terms,
             "keys_off": bool(user.key_map.get("off")),

@@ -2,19 +2,19 @@
 
 from django.urls import URLPattern, URLResolver, include, path
 
-from console.views import account, frame, profile
+from console.views import account, frame, home, policies, profile, releases, start
 
 # One inventory's pages. Views are called as view(request, inventory, …): permissions.require resolves ``inv``.
 inventory: list[URLPattern | URLResolver] = [
     # -- home, policies (list, new, edit), releases
-    path("", frame.soon, name="home"),
-    path("policies/", frame.soon, name="policies"),
-    path("new-policy/", frame.soon, name="policy-new"),
-    path("policies/<slug:key>/edit/", frame.soon, name="policy-edit"),
-    path("releases/", frame.soon, name="releases"),
-    path("releases/<int:a>...<int:b>/", frame.soon, name="release-diff"),
-    path("releases/<int:number>/go-live/", frame.soon, name="release-go-live"),
-    path("releases/<int:number>/rollback/", frame.soon, name="release-rollback"),
+    path("", home.home, name="home"),
+    path("policies/", policies.policies, name="policies"),
+    path("new-policy/", policies.policy_new, name="policy-new"),
+    path("policies/<slug:key>/edit/", policies.policy_edit, name="policy-edit"),
+    path("releases/", releases.releases, name="releases"),
+    path("releases/<int:a>...<int:b>/", releases.release_diff, name="release-diff"),
+    path("releases/<int:number>/go-live/", releases.go_live, name="release-go-live"),
+    path("releases/<int:number>/rollback/", releases.rollback, name="release-rollback"),
     # -- workbench (W2 replaces frame.soon by its views)
     path("policies/<slug:key>/", frame.soon, name="policy"),
     path("policies/<slug:key>/map/", frame.soon, name="policy-map"),
@@ -36,7 +36,9 @@ inventory: list[URLPattern | URLResolver] = [
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("", frame.front, name="front"),
-    path("start/", frame.soon, name="start"),
+    path("start/", start.start, name="start"),
+    path("start/dismiss/", start.dismiss, name="start-dismiss"),
+    path("start/<slug:step>/", start.go, name="start-go"),
     path("sign-in/", account.sign_in, name="sign-in"),
     path("sign-out/", account.sign_out, name="sign-out"),
     path("profile/", profile.profile, name="profile"),

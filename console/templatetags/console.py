@@ -1,12 +1,16 @@
 """What templates may ask for: labels from the one table, marks, bars, numbers, and links that keep a list's query."""
 
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 from django import template
+from django.http import QueryDict
 from django.template.context import Context, RequestContext
+from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
+from django.utils.timesince import timesince
 from django.utils.translation import gettext
 
 from console.models import Role
@@ -245,7 +249,36 @@ def field(bound: Any, **extra: Any) -> dict[str, Any]:
     return {"field": bound, "errors_id": f"{bound.auto_id}-errors", "help_id": f"{bound.auto_id}-help", **extra}
 
 
+@register.filter
+def getlist(parameters: QueryDict, name: str) -> list[str]:
+    """Every value of a parameter that may be given more than once."""
+    return parameters.getlist(name)
+
+
 @register.simple_tag
 def sort_state(current: str, name: str) -> str:
     """The value of aria-sort for a column named ``name`` when the list is sorted by ``current`` ("-recall")."""
     return {name: "ascending", f"-{name}": "descending"}.get(current, "none")
+
+
+@register.simple_tag(takes_context=True)
+def sort_query(context: RequestContext, current: str, name: str) -> str:
+    """The address that sorts by ``name``, the other way round where it is sorted by it already."""
+    return str(query(context, sort=f"-{name}" if current == name else name, after=None))
+
+
+@register.simple_tag
+def sort_arrow(current: str, name: str) -> SafeString:
+    arrow = {name: "↑", f"-{name}": "↓"}.get(current)
+    return format_html(' <span aria-hidden="true">{}</span>', arrow) if arrow else mark_safe("")
+
+
+@register.filter
+def ago(at: datetime | None) -> str:
+    """How long ago, in its largest unit: "4 days", "3 min", "just now"."""
+    if at is None:
+        return "–"
+    seconds = (timezone.now() - at).total_seconds()
+    if seconds < 60:
+        return gettext("just now")
+    return timesince(at, depth=1)

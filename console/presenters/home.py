@@ -1,0 +1,66 @@
+"""The cards of the home page, each worked out by itself so that one that fails does not take the others along."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db.models import Max
+
+from console.models import Change, Heartbeat, Inventory
+from console.presenters.changes import ChangeRow, change_rows
+from console.presenters.policies import Row
+
+SHOWN = 6
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What waits for a person: suggested examples per policy, and a draft that agents do not get yet."""
+
+    candidates: list[tuple[Row, int]]
+    draft: int | None
+    live: int
+    unfitted: list[Row]
+
+    @property
+    def nothing(self) -> bool:
+        return not (self.candidates or self.draft or self.unfitted)
+
+
+def needs(inventory: Inventory, rows: Iterable[Row]) -> Needs:
+    listed = [row for row in rows if not row.archived]
+    waiting = sorted(((row, row.candidates) for row in listed if row.candidates), key=lambda pair: -pair[1])
+    return Needs(
+        candidates=waiting[:SHOWN],
+        draft=inventory.release if inventory.release != inventory.live_release else None,
+        live=inventory.live_release,
+        unfitted=[row for row in listed if "unfitted" in row.states][:SHOWN],
+    )
+
+
+def watch(rows: Iterable[Row]) -> list[Row]:
+    """Policies under their recall target, or with a turn that must be selected and is missed; worst first."""
+    found = [row for row in rows if not row.archived and row.states & {"under_target", "failing_pin"}]
+    return sorted(found, key=lambda row: (not row.failing_pins, row.recall if row.recall is not None else 1.0))
+
+
+@dataclass(frozen=True)
+class Activity:
+    """Changes since the reader was last here, or the newest ones where there are none."""
+
+    rows: list[ChangeRow]
+    since: datetime | None
+    count: int
+
+
+def activity(inventory: Inventory, since: datetime | None) -> Activity:
+    changes = Change.objects.filter(inventory=inventory).select_related("artifact", "release").order_by("-pk")
+    fresh = changes.filter(at__gt=since) if since else changes.none()
+    count = fresh.count()
+    return Activity(change_rows(inventory, (fresh if count else changes)[:SHOWN]), since, count)
+
+
+def last_worker() -> datetime | None:
+    """When a background process last said that it lives."""
+    seen: datetime | None = Heartbeat.objects.aggregate(at=Max("at"))["at"]
+    return seen

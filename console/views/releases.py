@@ -1,0 +1,82 @@
+"""Releases: what agents get, what waits, and every state there was; going live and going back."""
+
+from typing import Any
+
+from django.http import HttpResponse
+from django.shortcuts import redirect, render
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_GET, require_http_methods
+
+from console.forms import ReleaseForm, add_service_error
+from console.models import Inventory, Role
+from console.permissions import Request, actor_of, require, wants_part
+from console.presenters import releases as shown
+from console.services import releases as service
+from console.services.errors import Invalid
+from console.views.frame import say
+
+
+@require_GET
+@require(Role.VIEWER)
+def releases(request: Request, inventory: Inventory) -> HttpResponse:
+    before = request.GET.get("after", "")
+    page = shown.history(inventory, before=int(before) if before.isdecimal() else None)
+    context: dict[str, Any] = {"page": page}
+    if wants_part(request):
+        return render(request, "releases/list.html#history", context)
+    context |= {
+        "live": service.get_release(inventory, inventory.live_release),
+        "draft": service.get_release(inventory, inventory.release),
+        "waiting": shown.difference(inventory, inventory.live_release, inventory.release),
+        "agents": shown.agents(inventory),
+        "previous": shown.previously_live(inventory),
+    }
+    return render(request, "releases/list.html", context)
+
+
+@require_GET
+@require(Role.VIEWER)
+def release_diff(request: Request, inventory: Inventory, a: int, b: int) -> HttpResponse:
+    """The change card of two releases: printable, and its address is the link to it."""
+    context = {"diff": shown.difference(inventory, a, b), "old": service.get_release(inventory, a)}
+    return render(request, "releases/diff.html", context | {"new": service.get_release(inventory, b)})
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@require(Role.PUBLISHER)
+def go_live(request: Request, inventory: Inventory, number: int) -> HttpResponse:
+    """What agents would get in place of the live release, then the switch."""
+    release, form = service.get_release(inventory, number), ReleaseForm(request.POST or None)
+    if request.method == "POST" and form.is_valid():
+        try:
+            service.go_live(inventory, number, by=actor_of(request), reason=form.cleaned_data["reason"])
+        except Invalid as error:
+            add_service_error(form, error)
+        else:
+            say(request, _("Release %(n)s is live.") % {"n": number})
+            return redirect("releases", inventory.slug)
+    context = {
+        "form": form,
+        "release": release,
+        "diff": shown.difference(inventory, inventory.live_release, number),
+        "back": number < inventory.live_release,
+    }
+    return render(request, "releases/go_live.html", context, status=422 if form.errors else 200)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@require(Role.PUBLISHER)
+def rollback(request: Request, inventory: Inventory, number: int) -> HttpResponse:
+    """What would change if everything went back to a release, then a new release with its content."""
+    release, form = service.get_release(inventory, number), ReleaseForm(request.POST or None)
+    if request.method == "POST" and form.is_valid():
+        try:
+            made = service.rollback_all(inventory, number, by=actor_of(request), reason=form.cleaned_data["reason"])
+        except Invalid as error:
+            add_service_error(form, error)
+        else:
+            words = {"n": made.number, "old": number}
+            say(request, _("Release %(n)s has the content of release %(old)s.") % words)
+            return redirect("releases", inventory.slug)
+    context = {"form": form, "release": release, "diff": shown.difference(inventory, inventory.release, number)}
+    return render(request, "releases/rollback.html", context, status=422 if form.errors else 200)
