@@ -75,19 +75,20 @@ def active_version(artifact: Artifact) -> ClassifierVersion | None:
     return ClassifierVersion.objects.current().select_related("centre").filter(artifact=artifact).first()
 
 
-def basis(artifact: Artifact, *, point: OperatingPoint | None = None) -> Basis:
+def basis(artifact: Artifact, *, point: OperatingPoint | None = None, inventory: Inventory | None = None) -> Basis:
     """The present state of one artifact. Raises Invalid before the inventory's first fit has fixed a centre."""
-    point = point or current_point(artifact.inventory)
+    inventory = inventory or Inventory.objects.select_related("judge").get(pk=artifact.inventory_id)
+    point = point or current_point(inventory)
     if point.centre is None:
         raise Invalid("This inventory has no centre yet.", hint="Run the first fit (refit), which fixes it.")
     return Basis(
         artifact=artifact,
-        inventory=artifact.inventory,
+        inventory=inventory,
         point=point,
         centre=point.centre,
         base=active_version(artifact),
         fit_set=artifact.settings.get(to_release__isnull=True).fit_set,
-        states=table.state_table(artifact.inventory, point.centre),
+        states=table.state_table(inventory, point.centre),
     )
 
 
@@ -366,9 +367,10 @@ def refit(
     raw = embed.vectors(encoder, texts)
     known = {vector_key(encoder.id, text): row for text, row in zip(texts, raw, strict=True)}
     point = current_point(inventory)
+    fresh = Inventory.objects.select_related("judge").get(pk=inventory.pk)
     drafts = []
     for artifact in chosen:
-        ground = basis(artifact, point=point)
+        ground = basis(artifact, point=point, inventory=fresh)
         rows = fit_order(e for e in rows_of[artifact.pk] if in_fit(e, ground.fit_set))
         if {e.polarity for e in rows} == {Polarity.SIGNAL, Polarity.ANTI_SIGNAL} and not is_current(ground, rows):
             drafts.append(draft_version(ground, rows, known=known))

@@ -180,11 +180,11 @@ def labels_of(inventory: Inventory, table: StateTable, artifact: Artifact) -> La
 
 def all_labels(inventory: Inventory, table: StateTable) -> dict[int, Labels]:
     """Labels per artifact id (every artifact of the inventory has an entry)."""
-    label_revision, release = Inventory.objects.values_list("label_revision", "release").get(pk=inventory.pk)
+    inventory = Inventory.objects.select_related("judge").get(pk=inventory.pk)
     texts = dict(
         Artifact.objects.filter(inventory=inventory, texts__to_release__isnull=True).values_list("texts__id", "pk")
     )
-    key = (table.key, label_revision, inventory.judge_id, hash(frozenset(texts.items())))
+    key = (table.key, inventory.label_revision, inventory.judge_id, hash(frozenset(texts.items())))
     return _labels.get(key, lambda: _read_labels(inventory, table, texts))
 
 
