@@ -326,9 +326,7 @@ class Decider:
         labels = {artifact.key: self._label(artifact, found, row) for artifact in self.artifacts}
         fired = [key for key, (_, reason) in labels.items() if reason is not None]
         via = pulled_in(fired, self._links, self._allowed)
-        for key in via:
-            if key in labels:
-                labels[key] = (Label.DEPENDENCY, Reason.DEPENDENCY)
+        labels |= dict.fromkeys(via, (Label.DEPENDENCY, Reason.DEPENDENCY))
         return tuple(
             self._outcome(artifact, *labels[artifact.key], via.get(artifact.key), found, row)
             for artifact in self.artifacts

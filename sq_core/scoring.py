@@ -313,12 +313,8 @@ def state_margins(weights: ArrayLike, bias: float, table: ViewTable, pooling: Po
         back = np.arange(int(count.max(initial=0)))  # the latest user turn first, as in `preference`
         rows = high[states, None] - 1 - back
         held = back < count[:, None]
-        ages = (
-            np.where(held, table.state_turn[states, None] - table.turn_index[np.where(held, rows, 0)], 0)
-            if back.size
-            else rows
-        )
-        net = turns[np.where(held, rows, 0)] - pooling.age_discount * ages if back.size else np.empty(rows.shape)
+        at = np.where(held, rows, 0)
+        net = turns[at] - pooling.age_discount * (table.state_turn[states, None] - table.turn_index[at])
         pooled[states] = _pool_rows(net, held, whole[states] if pooling.cumulative else None, pooling.mode)
     return round_margin(pooled + bias)
 

@@ -256,7 +256,7 @@ WORLD = (
 )
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=60)
 @given(LOGS, POINTS)
 def test_discover_is_the_last_row_of_outcomes_and_sessions_change_nothing(
     log: list[str], point: OperatingPoint
@@ -280,7 +280,7 @@ def test_discover_is_the_last_row_of_outcomes_and_sessions_change_nothing(
         assert as_json == json.dumps([f.to_json() for f in session.fired])
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=40)
 @given(LOGS, POINTS)
 def test_outcomes_carry_the_one_margin_and_views_give_the_same(log: list[str], point: OperatingPoint) -> None:
     encoder = ToyEncoder(PREFIXES)
