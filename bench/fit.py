@@ -9,6 +9,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,12 +45,13 @@ def main() -> None:
         signals, near = unit_rows(rng, positive, dimension), unit_rows(rng, negative, dimension)
         repeats = 200 if positive + negative < 100 else 5
         fit = fit_classifier(signals, near, 1.0, "balanced")
-        ours = median_ms(lambda s=signals, n=near: fit_classifier(s, n, 1.0, "balanced"), repeats)
+        ours = median_ms(partial(fit_classifier, signals, near, 1.0, "balanced"), repeats)
         line = f"{positive:8d} {negative:6d} {dimension:6d} {ours:9.2f}"
         if LogisticRegression is not None:
-            rows, labels = np.concatenate((signals, near)), np.repeat([1, 0], [positive, negative])
+            rows = np.concatenate((signals, near)).astype(np.float64)
+            labels = np.repeat([1, 0], [positive, negative])
             theirs = LogisticRegression(C=1.0, class_weight="balanced", tol=1e-10, max_iter=5000)
-            lbfgs = median_ms(lambda m=theirs, r=rows, y=labels: m.fit(r.astype(np.float64), y), min(repeats, 20))
+            lbfgs = median_ms(partial(theirs.fit, rows, labels), min(repeats, 20))
             line += f" {lbfgs:9.2f} {np.abs(theirs.coef_[0] - fit.weights).max():10.1e}"
         print(line)
 

@@ -80,7 +80,7 @@ def load(folder: Path, encoder: Encoder) -> EvaluationSet:
             seen = prefix(messages, turn)
             judged = [int(scores[row["id"], turn][key]) for key in keys]
             states.append((number, turn, row.get("scenario") or row["id"], render(seen), seen[-1].content, judged))
-    conversation, turn, scenario, cumulative, messages_sent, judged = zip(*states, strict=True)
+    conversations, turns, scenarios, cumulative, messages_sent, judgements = zip(*states, strict=True)
     made = [text for key in keys for side in ("signals", "anti_signals") for text in exemplars[key][side]]
     texts = [row["text"] for row in policies]
     cache = CACHE / f"{hashlib.sha256(str(encoder.id).encode()).hexdigest()[:16]}.npz"
@@ -92,11 +92,11 @@ def load(folder: Path, encoder: Encoder) -> EvaluationSet:
 
     overflowing = sum(encoder.overflows(list(cumulative)))
     print(f"{folder.name}: {len(states)} states, {overflowing / len(states):.0%} longer than the encoder's window")
-    places = (np.array(conversation), np.array(turn))
+    places = (np.array(conversations), np.array(turns))
     return EvaluationSet(
         table=ViewTable(rows(cumulative), rows(messages_sent), *places, *places),
-        scores=np.array(judged),
-        scenario=scenario,
+        scores=np.array(judgements),
+        scenario=scenarios,
         artifacts=tuple(keys),
         text_vectors=rows(texts),
         generated=tuple(Exemplars(rows(exemplars[k]["signals"]), rows(exemplars[k]["anti_signals"])) for k in keys),
