@@ -282,7 +282,7 @@ def test_the_folder_may_be_given_by_the_environment(copied: Path, monkeypatch: p
     monkeypatch.setenv("SIGNALBOX_MINILM_DIR", str(copied))
     assert MiniLM().directory == copied
     monkeypatch.delenv("SIGNALBOX_MINILM_DIR")
-    assert MiniLM().directory == PROJECT / "var" / "minilm"
+    assert minilm_weights.default_directory() == PROJECT / "var" / "minilm"
 
 
 @pytest.mark.minilm
