@@ -21,7 +21,8 @@ SHAPES = [(10, 10, 384), (10, 40, 384), (10, 10, 1536), (10, 10, 3072), (100, 20
 
 def unit_rows(rng: np.random.Generator, n: int, d: int) -> NDArray[np.float32]:
     rows = rng.normal(size=(n, d)) + np.sin(np.arange(d))
-    return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+    unit: NDArray[np.float32] = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+    return unit
 
 
 def median_ms(action: Callable[[], object], repeats: int) -> float:
