@@ -78,8 +78,8 @@ def postgresql_only() -> None:
         pytest.skip("about PostgreSQL only")
 
 
-@pytest.fixture(scope="session")
-def child_environment() -> dict[str, str]:
+@pytest.fixture
+def child_environment(django_db_setup: None) -> dict[str, str]:
     """For a process that a test starts: this test's database, broker and folder."""
     environment = {
         **os.environ,

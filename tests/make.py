@@ -242,4 +242,7 @@ def database_url(settings_dict: Mapping[str, Any]) -> str:
         return f"sqlite:///{name}"
     password = f":{settings_dict['PASSWORD']}" if settings_dict["PASSWORD"] else ""
     port = f":{settings_dict['PORT']}" if settings_dict["PORT"] else ""
-    return f"postgres://{settings_dict['USER']}{password}@{settings_dict['HOST']}{port}/{name}"
+    host = settings_dict["HOST"]
+    if host.startswith("/"):  # the folder of a Unix socket
+        return f"postgres://{settings_dict['USER']}{password}@{port}/{name}?host={host}"
+    return f"postgres://{settings_dict['USER']}{password}@{host}{port}/{name}"

@@ -1,7 +1,7 @@
 """The console's settings on a throw-away folder: no test touches what `make up` keeps in ``var/``.
 
-The database is a SQLite file of this process, or the server of ``DATABASE_URL``; the broker is a folder of this process,
-or the server of ``REDIS_URL``. Each pytest process (and each of xdist's) gets its own of all of them.
+The database is a SQLite file of this process, or a database of its own on the server of ``DATABASE_URL``; the broker is a
+folder of this process (tests/engines brings a Redis). Each pytest process, each of xdist's too, has its own of all of them.
 """
 
 import atexit
@@ -31,6 +31,7 @@ from console.settings import *  # noqa: E402, F403
 from console.settings import DATABASES  # noqa: E402
 
 TEST_FOLDER = Path(_folder)
+(TEST_FOLDER / "static").mkdir(exist_ok=True)  # WhiteNoise warns of a missing one
 _database = DATABASES["default"]
 # A file, never memory: an in-memory database hides lost updates and lock time-outs.
 _database["TEST"] = {

@@ -1,0 +1,92 @@
+"""`manage.py serve`, as `make up` runs it: answers, becomes ready, stops on Ctrl-C and leaves no listener."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+from tests.engines.servers import free_port
+
+pytestmark = [pytest.mark.engines, pytest.mark.minilm, pytest.mark.timeout(180)]
+
+
+def answer(url: str) -> tuple[int, dict[str, str]]:
+    try:
+        with urllib.request.urlopen(url, timeout=5) as response:
+            return response.status, json.load(response)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, json.load(error)
+    except OSError:
+        return 0, {}
+
+
+def wait_for(url: str, process: "subprocess.Popen[str]", *, seconds: float) -> dict[str, str]:
+    deadline = time.monotonic() + seconds
+    while True:
+        status, body = answer(url)
+        if status == 200:
+            return body
+        assert process.poll() is None, "it ended by itself"
+        assert time.monotonic() < deadline, f"{url}: {status} {body}"
+        time.sleep(0.2)
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    kept = {
+        name: value for name, value in os.environ.items() if name not in {"DATABASE_URL", "REDIS_URL", "SECRET_KEY"}
+    }
+    return {
+        **kept,
+        "SIGNALBOX_VAR_DIR": str(tmp_path / "var"),
+        "DJANGO_SETTINGS_MODULE": "console.settings",
+        "PORT": str(free_port()),
+    }
+
+
+def test_it_becomes_ready_and_stops_on_ctrl_c(environment: dict[str, str], tmp_path: Path) -> None:
+    base = f"http://127.0.0.1:{environment['PORT']}"
+    with (tmp_path / "serve.log").open("w") as log:
+        process = subprocess.Popen(
+            [sys.executable, "manage.py", "serve", "--no-sample"],
+            cwd=ROOT, env=environment, stdout=log, stderr=log, text=True, process_group=0,
+        )  # fmt: skip
+        try:
+            assert wait_for(f"{base}/healthz", process, seconds=60) == {"status": "ok"}
+            ready = wait_for(f"{base}/readyz", process, seconds=60)
+            assert ready == dict.fromkeys(["status", "database", "broker", "encoder", "worker"], "ok")
+            os.killpg(process.pid, signal.SIGINT)
+            assert process.wait(20) == 0
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+    with socket.socket() as probe:
+        assert probe.connect_ex(("127.0.0.1", int(environment["PORT"]))) != 0
+    output = (tmp_path / "serve.log").read_text()
+    assert f"Signalbox answers at {base}/" in output
+    assert "Traceback" not in output
+    assert (tmp_path / "var" / "static" / "staticfiles.json").exists()
+
+
+def test_a_taken_port_is_named_with_the_mend(environment: dict[str, str]) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", int(environment["PORT"])))
+        taken.listen()
+        done = subprocess.run(
+            [sys.executable, "manage.py", "serve", "--no-sample"],
+            cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+    assert done.returncode == 1
+    assert f"Port {environment['PORT']} cannot be used" in done.stderr
+    assert f"PORT={int(environment['PORT']) + 1}" in done.stderr

@@ -1,0 +1,109 @@
+"""The runner of `make up`: it restarts, it stops everything, and nothing of it stays behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from console.management.supervisor import Program, Supervisor
+
+pytestmark = [pytest.mark.engines, pytest.mark.timeout(60)]
+PYTHON = sys.executable
+FOREVER = [PYTHON, "-c", "import time; time.sleep(600)"]
+
+
+def run_until(condition: object, supervisor: Supervisor, *, seconds: float = 20.0) -> int:
+    """Run in this thread; a second one sends the Ctrl-C once ``condition()`` holds."""
+
+    def watch() -> None:
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline and not condition():  # type: ignore[operator]
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        return supervisor.run()
+    finally:
+        watcher.join()
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_ctrl_c_stops_programs_and_the_processes_they_started(tmp_path: Path) -> None:
+    note = tmp_path / "pids"
+    code = (
+        "import os, subprocess, sys, time\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+        f"open({str(note)!r}, 'w').write(f'{{os.getpid()}} {{child.pid}}')\n"
+        "time.sleep(600)"
+    )
+    supervisor = Supervisor([Program("web", [PYTHON, "-c", code], essential=True), Program("other", FOREVER)])
+    assert run_until(lambda: note.exists() and len(note.read_text().split()) == 2, supervisor) == 0
+    pids = [int(pid) for pid in note.read_text().split()]
+    deadline = time.monotonic() + 5
+    while any(map(alive, pids)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(map(alive, pids))
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_program_that_ignores_the_request_is_killed(tmp_path: Path) -> None:
+    note = tmp_path / "ready"
+    code = (
+        f"import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); open({str(note)!r}, 'w'); time.sleep(600)"
+    )
+    supervisor = Supervisor([Program("stubborn", [PYTHON, "-c", code])], grace_s=0.5)
+    began = time.monotonic()
+    assert run_until(note.exists, supervisor) == 0
+    assert time.monotonic() - began < 15
+
+
+def test_an_ended_program_starts_again_after_a_growing_wait(tmp_path: Path) -> None:
+    note = tmp_path / "starts"
+    lines: list[str] = []
+    code = f"open({str(note)!r}, 'a').write('x'); raise SystemExit(3)"
+    supervisor = Supervisor(
+        [Program("web", FOREVER, essential=True), Program("worker", [PYTHON, "-c", code])], say=lines.append
+    )
+    assert run_until(lambda: note.exists() and len(note.read_text()) >= 2 and len(lines) >= 2, supervisor) == 0
+    assert lines[:2] == ["worker ended with status 3: again in 1 s", "worker ended with status 3: again in 2 s"]
+
+
+def test_when_the_essential_program_ends_everything_ends_with_its_status() -> None:
+    lines: list[str] = []
+    programs = [Program("web", [PYTHON, "-c", "raise SystemExit(7)"], essential=True), Program("worker", FOREVER)]
+    assert Supervisor(programs, say=lines.append).run() == 7
+    assert lines == ["web ended with status 7: stopping the rest"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel's parent-death signal is Linux's")
+def test_programs_end_when_the_supervisor_is_killed_outright(tmp_path: Path) -> None:
+    note = tmp_path / "pid"
+    child = f"import os, time; open({str(note)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
+    code = (
+        "import sys\nfrom console.management.supervisor import Program, Supervisor\n"
+        f"Supervisor([Program('web', [sys.executable, '-c', {child!r}], essential=True)]).run()"
+    )
+    parent = subprocess.Popen([PYTHON, "-c", code])
+    deadline = time.monotonic() + 20
+    while not (note.exists() and note.read_text()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    pid = int(note.read_text())
+    parent.kill()
+    parent.wait()
+    while alive(pid) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not alive(pid)
