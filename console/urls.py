@@ -2,6 +2,7 @@
 
 from django.urls import URLPattern, URLResolver, include, path
 
+from console.api.app import api
 from console.views import account, frame, home, policies, profile, releases, start
 
 # One inventory's pages. Views are called as view(request, inventory, …): permissions.require resolves ``inv``.
@@ -46,7 +47,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("profile/terms/", profile.terms, name="terms"),
     path("i/<slug:inv>/", include(inventory)),
     # -- health (console/views/health.py)
-    # -- API (console/api): path("api/v1/", api.urls)
+    # -- API (console/api)
+    path("api/v1/", api.urls),
 ]
 
 handler403 = "console.views.errors.forbidden"

@@ -1,0 +1,122 @@
+"""Releases: what agents get. Approval, differences, back as a whole, and taking one change back."""
+
+from typing import Annotated, Any
+
+from ninja import Path
+
+from console.api.auth import ApiRequest
+from console.api.idempotency import idempotent
+from console.api.pagination import page
+from console.api.routes import Family
+from console.api.schemas import (
+    LARGEST,
+    PAGE,
+    After,
+    AppliedAnswer,
+    Because,
+    BecauseOf,
+    ChangeAnswer,
+    Inv,
+    Limit,
+    LiveAnswer,
+    Page,
+    PublicId,
+    ReleaseAnswer,
+    ReleaseDiffAnswer,
+    ReleaseWhole,
+    Revert,
+)
+from console.api.shapes import applied_json, change_rows
+from console.models import Change, Inventory, Release, Role
+from console.services import curate, releases
+from console.services.errors import NotFound
+
+router = Family("releases")
+N = Annotated[int, Path(ge=1, le=LARGEST)]
+
+
+def _one(row: Release, inventory: Inventory) -> dict[str, Any]:
+    return {
+        "number": row.number,
+        "live": row.number == inventory.live_release,
+        "newest": row.number == inventory.release,
+        "at": row.at,
+        "actor": row.actor,
+        "summary": row.summary,
+        "reason": row.reason,
+    }
+
+
+@router.route("GET", "/releases", "list_releases", Role.VIEWER, Page[ReleaseAnswer])
+def list_releases(request: ApiRequest, inv: Inv, after: After = None, limit: Limit = PAGE) -> Any:
+    """Newest first."""
+    rows = Release.objects.filter(inventory=request.inventory)
+    return page(
+        rows, "-number", after=after, limit=limit, shape=lambda found: [_one(row, request.inventory) for row in found]
+    )
+
+
+@router.route("GET", "/releases/{int:n}", "get_release", Role.VIEWER, ReleaseWhole)
+def get_release(request: ApiRequest, inv: Inv, n: N) -> Any:
+    """With the changes that made it."""
+    row = releases.get_release(request.inventory, n)
+    return {**_one(row, request.inventory), "changes": change_rows(list(row.changes.order_by("id")))}
+
+
+@router.route("GET", "/releases/{int:a}...{int:b}", "diff_releases", Role.VIEWER, ReleaseDiffAnswer)
+def diff_releases(request: ApiRequest, inv: Inv, a: N, b: N) -> Any:
+    """From a to b, with the number of stored turns that start and stop selecting each artifact."""
+    found = releases.diff(request.inventory, a, b)
+    return {
+        "a": a,
+        "b": b,
+        "versions": [{"artifact": key, "a": was, "b": now} for key, was, now in found.versions],
+        "settings": [{"artifact": key, "change": text} for key, text in found.settings],
+        "texts": found.texts,
+        "pins": [{"artifact": key, "change": text} for key, text in found.pins],
+        "theta": {"a": found.theta[0], "b": found.theta[1]} if found.theta else None,
+        "flips": [{"artifact": key, "started": started, "stopped": stopped} for key, started, stopped in found.flips],
+        "changes": change_rows(found.changes),
+    }
+
+
+@router.route("POST", "/releases/{int:n}/go_live", "go_live", Role.PUBLISHER, LiveAnswer)
+@idempotent
+def go_live(request: ApiRequest, inv: Inv, n: N, body: Because) -> Any:
+    """Agents get release n from the next request on. An older one than what is live takes a reason."""
+    activation = releases.go_live(request.inventory, n, by=request.caller.actor, reason=body.reason)
+    return _live(request.inventory, activation.at)
+
+
+@router.route("POST", "/releases/{int:n}/rollback", "rollback_release", Role.PUBLISHER, LiveAnswer, also={409, 503})
+@idempotent
+def rollback(request: ApiRequest, inv: Inv, n: N, body: BecauseOf) -> Any:
+    """A new release with the content of release n; what came later is retired, not erased."""
+    made = releases.rollback_all(request.inventory, n, by=request.caller.actor, reason=body.reason)
+    return _live(request.inventory, made.at)
+
+
+def _live(inventory: Inventory, at: Any) -> dict[str, Any]:
+    inventory.refresh_from_db(fields=["release", "live_release"])
+    return {"live_release": inventory.live_release, "release": inventory.release, "at": at}
+
+
+# --------------------------------------------------------------------------------------------------------------- changes
+@router.route("GET", "/changes", "list_changes", Role.VIEWER, Page[ChangeAnswer])
+def list_changes(request: ApiRequest, inv: Inv, after: After = None, limit: Limit = PAGE) -> Any:
+    """Every change of the inventory, newest first."""
+    rows = Change.objects.filter(inventory=request.inventory)
+    return page(rows, "-id", after=after, limit=limit, shape=change_rows)
+
+
+@router.route("POST", "/changes/{change}/revert", "revert_change", Role.AUTHOR, AppliedAnswer, also={409, 503})
+@idempotent
+def revert(request: ApiRequest, inv: Inv, change: PublicId, body: Revert) -> Any:
+    """Take one change back and keep what came after it: a new version, refitted without it. Reverting a rollback takes a
+    publisher."""
+    found = Change.objects.filter(inventory=request.inventory, public_id=change).select_related("artifact").first()
+    if found is None:
+        raise NotFound(f"There is no change {change!r}.", field="change")
+    if found.action.startswith("rollback") or found.object_type == "operating_point":
+        request.caller.require(Role.PUBLISHER)
+    return applied_json(curate.undo(found, by=request.caller.actor, base_version=body.base_version, reason=body.reason))

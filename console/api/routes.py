@@ -1,0 +1,59 @@
+"""A router whose every route names its role, its operation id and all its answers."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+from ninja import Router
+
+from console.api.auth import BearerToken
+from console.api.idempotency import PARAMETER
+from console.api.schemas import Problem
+from console.models import Role
+
+V = TypeVar("V", bound=Callable[..., Any])
+READ = frozenset({401, 404, 422})
+WRITE = READ | {400, 403, 413}
+
+
+class Family(Router):
+    """The routes of one family of calls."""
+
+    def __init__(self, tag: str) -> None:
+        super().__init__(tags=[tag])
+
+    def route(
+        self,
+        method: str,
+        path: str,
+        name: str,
+        needed: Role,
+        answer: Any,
+        *,
+        status: int = 200,
+        also: Iterable[int] = (),
+        everywhere: bool = False,
+        summary: str = "",
+        extra: dict[str, Any] | None = None,
+    ) -> Callable[[V], V]:
+        """``name`` is the operation id, ``also`` the statuses beside those that every read or write may answer with."""
+        problems = (READ if method == "GET" else WRITE) | ({403} if needed != Role.VIEWER else set()) | set(also)
+
+        def register(view: V) -> V:
+            more: dict[str, Any] = {"x-role": needed.value, **(extra or {})}
+            codes = set(problems)
+            if getattr(view, "idempotent", False):
+                more["parameters"] = [PARAMETER]
+                codes.add(409)
+            return self.api_operation(
+                [method],
+                path,
+                auth=BearerToken(needed, everywhere=everywhere),
+                operation_id=name,
+                summary=summary or name.replace("_", " ").capitalize(),
+                response={status: answer, frozenset(codes): Problem},
+                exclude_unset=True,
+                url_name=f"api-{name}",
+                openapi_extra=more,
+            )(view)
+
+        return register
