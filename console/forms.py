@@ -71,7 +71,7 @@ class PolicyForm(forms.Form):
     )
     borrow = forms.MultipleChoiceField(required=False)
     messages = forms.CharField(
-        label=_("Try it"),
+        label=_("Messages to try"),
         required=False,
         help_text=_("Up to five messages, one per line."),
         widget=forms.Textarea({"rows": 5, "spellcheck": "false"}),

@@ -15,6 +15,7 @@ from console.services.actor import Actor, person
 from console.services.errors import Conflict, NotFound, ServiceError
 
 P = ParamSpec("P")
+LAST = "inventory"  # in the session
 
 
 class Request(HttpRequest):
@@ -43,6 +44,13 @@ def inventories_of(user: Any) -> "list[Inventory]":
         return []
     rows = Inventory.objects.order_by("name", "slug")
     return list(rows if user.is_superuser else rows.filter(memberships__user=user))
+
+
+def last_inventory(request: HttpRequest) -> Inventory | None:
+    """The one the person looked at last, if they still may; else their first."""
+    mine = inventories_of(request.user)
+    last = request.session.get(LAST)
+    return next((inventory for inventory in mine if inventory.slug == last), mine[0] if mine else None)
 
 
 def holders(inventory: Inventory, needed: Role) -> list[Membership]:
@@ -111,6 +119,8 @@ def require(
             if inventory is None or role is None:
                 raise Http404
             request.inventory, request.role = inventory, role
+            if request.session.get(LAST) != inventory.slug:
+                request.session[LAST] = inventory.slug
             if not role.includes(needed):
                 return refused(request, needed)
             try:
@@ -132,6 +142,9 @@ def signed_in(view: Callable[Concatenate[Request, P], HttpResponseBase]) -> Call
         if not any_request.user.is_authenticated:
             return to_sign_in(any_request)
         request = cast("Request", any_request)
+        last = last_inventory(any_request)
+        if last is not None:  # its navigation stays around the page
+            request.inventory, request.role = last, cast("Role", role_of(request.user, last))
         try:
             return view(request, *args, **kwargs)
         except ServiceError as error:

@@ -48,3 +48,29 @@ def _row(change: Change, name: str, reverted: bool) -> ChangeRow:
         version=after.get("version") if isinstance(after.get("version"), int) else None,
         undoable=bool(change.artifact_id) and "exemplars" in after and not reverted,
     )
+
+
+@dataclass(frozen=True)
+class ChangeGroup:
+    """Changes of one kind that one release made, such as the refit of all policies; else a single one."""
+
+    rows: list[ChangeRow]
+
+    @property
+    def first(self) -> ChangeRow:
+        return self.rows[0]
+
+
+def grouped(rows: Iterable[ChangeRow], *, at_least: int = 4) -> list[ChangeGroup]:
+    """Neighbours of one release and action taken together where they are ``at_least`` so many; order is kept."""
+    groups: list[list[ChangeRow]] = []
+    for row in rows:
+        last = groups[-1][0].change if groups else None
+        if last is not None and (last.release_id, last.action) == (row.change.release_id, row.change.action):
+            groups[-1].append(row)
+        else:
+            groups.append([row])
+    result: list[ChangeGroup] = []
+    for group in groups:
+        result += [ChangeGroup(group)] if len(group) >= at_least else [ChangeGroup([row]) for row in group]
+    return result

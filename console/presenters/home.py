@@ -7,10 +7,10 @@ from datetime import datetime
 from django.db.models import Max
 
 from console.models import Change, Heartbeat, Inventory
-from console.presenters.changes import ChangeRow, change_rows
+from console.presenters.changes import ChangeGroup, change_rows, grouped
 from console.presenters.policies import Row
 
-SHOWN = 6
+SHOWN, READ = 6, 100
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def watch(rows: Iterable[Row]) -> list[Row]:
 class Activity:
     """Changes since the reader was last here, or the newest ones where there are none."""
 
-    rows: list[ChangeRow]
+    groups: list[ChangeGroup]
     since: datetime | None
     count: int
 
@@ -57,7 +57,8 @@ def activity(inventory: Inventory, since: datetime | None) -> Activity:
     changes = Change.objects.filter(inventory=inventory).select_related("artifact", "release").order_by("-pk")
     fresh = changes.filter(at__gt=since) if since else changes.none()
     count = fresh.count()
-    return Activity(change_rows(inventory, (fresh if count else changes)[:SHOWN]), since, count)
+    read = change_rows(inventory, (fresh if count else changes)[:READ])
+    return Activity(grouped(read)[:SHOWN], since, count)
 
 
 def last_worker() -> datetime | None:

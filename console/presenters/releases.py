@@ -7,7 +7,7 @@ from datetime import datetime
 from django.db.models import Max
 
 from console.models import Artifact, ArtifactText, Change, Discovery, Inventory, Origin, Release, ReleaseActivation
-from console.presenters.changes import ChangeRow, change_rows
+from console.presenters.changes import ChangeGroup, ChangeRow, change_rows, grouped
 from console.services import releases as service
 from console.services.releases import ReleaseDiff
 
@@ -29,9 +29,13 @@ class Difference:
         return self.diff.empty and not self.changes
 
     @property
+    def groups(self) -> list[ChangeGroup]:
+        return grouped(self.changes)
+
+    @property
     def version_rows(self) -> list[dict[str, object]]:
         """Versions and turns that change, one row a policy (a moved cut-off changes turns without a new version)."""
-        turns = {key: (started, stopped) for _, key, started, stopped in self.flips}
+        turns: dict[str, tuple[int | None, int | None]] = {key: (up, down) for _, key, up, down in self.flips}
         rows: list[dict[str, object]] = []
         for name, key, before, after in self.versions:
             started, stopped = turns.pop(key, (0, 0) if before and after else (None, None))
@@ -39,16 +43,11 @@ class Difference:
                 {"name": name, "key": key, "before": before, "after": after, "started": started, "stopped": stopped}
             )
         names = {key: name for name, key, _, _ in self.flips}
-        for key, (started, stopped) in turns.items():
-            row = {
-                "name": names[key],
-                "key": key,
-                "before": None,
-                "after": None,
-                "started": started,
-                "stopped": stopped,
-            }
-            rows.append(row)
+        blank: dict[str, object] = {"before": None, "after": None}
+        rows += [
+            {"name": names[key], "key": key, "started": started, "stopped": stopped, **blank}
+            for key, (started, stopped) in turns.items()
+        ]
         return rows
 
     @property

@@ -91,11 +91,11 @@ def may(held: Role | str | None, needed: str) -> bool:
 
 @register.filter
 def signed(value: float | None, digits: int = 2) -> str:
-    """``+0.14``, ``−0.07``; nothing for a missing one."""
+    """``+0.14``, ``−0.07``, ``0.00``; a dash for a missing one."""
     if value is None:
         return "–"
     rounded = round(float(value), int(digits))
-    sign = "−" if rounded < 0 else "+"
+    sign = "−" if rounded < 0 else "+" if rounded > 0 else ""
     return f"{sign}{abs(rounded):.{int(digits)}f}"
 
 
@@ -215,6 +215,8 @@ def delta(before: float | None, after: float | None, kind: str = "percent") -> S
     show: dict[str, Callable[[float | None], str]] = {"percent": percent, "signed": signed, "count": count}
     first, second = show[kind](before), show[kind](after)
     css = "same" if before is None or after is None or first == second else "up" if after > before else "down"
+    if kind == "signed" and css != "same":
+        css = "plain"  # a cut-off that moves is neither good nor bad
     return format_html(
         '<span class="delta {}">{} <span aria-hidden="true">→</span><span class="visually-hidden">{}</span> {}</span>',
         *(css, first, gettext("to"), second),

@@ -13,7 +13,7 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import gettext_lazy as _
 
 from console.models import Inventory, OperatingPoint
-from console.permissions import inventories_of
+from console.permissions import inventories_of, last_inventory
 
 THEMES = ("light", "dark")
 
@@ -137,11 +137,11 @@ def local_next(request: HttpRequest, fallback: str) -> str:
 
 
 def front(request: HttpRequest) -> HttpResponse:
-    """The first inventory's home; the first steps for who has none; the sign-in page for strangers."""
+    """The home of the inventory last looked at; the first steps for who has none; the sign-in page for strangers."""
     if not request.user.is_authenticated:
         return redirect("sign-in")
-    mine = inventories_of(request.user)
-    return redirect("home", mine[0].slug) if mine else redirect("start")
+    last = last_inventory(request)
+    return redirect("home", last.slug) if last else redirect("start")
 
 
 def soon(_request: HttpRequest, **_kwargs: object) -> HttpResponse:
