@@ -33,7 +33,7 @@ from sq_core.scoring import (
     ScoringError,
     Vectors,
     ViewTerm,
-    cut_off,
+    cut_offs,
     dot_table,
     pool,
     round_margin,
@@ -233,6 +233,7 @@ class Decider:
         weights = [classifier.weights for _, classifier in self.fitted]
         self.weights = np.array(weights, dtype=np.float64).reshape(len(weights), dimension)
         self.biases = np.array([classifier.bias for _, classifier in self.fitted], dtype=np.float64)
+        self.offsets = np.array([classifier.offset for _, classifier in self.fitted], dtype=np.float64)
         self._filtered = np.array([artifact.mode is Mode.AUTO for artifact, _ in self.fitted], dtype=bool)
         self._links = {a.key: a.requires + a.entails for a in self.artifacts if a.requires or a.entails}
         self._allowed = frozenset(a.key for a in self.artifacts if a.mode is not Mode.OFF)
@@ -242,7 +243,7 @@ class Decider:
         if point.expiry.on and vectors.first:
             raise ScoringError(f"expiry needs every prefix, the first given is that of user turn {vectors.first}")
         turns, whole = dot_table(self.weights, vectors.turns), dot_table(self.weights, vectors.cumulative)
-        cutoffs = np.array([cut_off(point.theta, classifier.offset) for _, classifier in self.fitted], dtype=np.float64)
+        cutoffs = cut_offs(point.theta, self.offsets)
         shape = (len(vectors.cumulative), len(self.fitted))
         margins, winners = np.empty(shape), np.empty(shape, dtype=np.intp)
         current, since = np.empty(shape, dtype=bool), np.empty(shape, dtype=np.int64)

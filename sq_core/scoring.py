@@ -183,9 +183,15 @@ def round_margin(values: ArrayLike) -> Float:
     return rounded
 
 
-def cut_off(theta: float, offset: float = 0.0) -> float:
+def cut_offs(theta: float, offsets: ArrayLike) -> Float:
     """θ + offset, rounded to 1e-9 so that 0.1 + 0.2 is the 0.3 it is meant to be and a tie stays a tie."""
-    return float(np.round(theta + offset, 9)) + 0.0
+    rounded: Float = np.round(theta + np.asarray(offsets, dtype=np.float64), 9) + 0.0
+    return rounded
+
+
+def cut_off(theta: float, offset: float = 0.0) -> float:
+    """`cut_offs` of one classifier version."""
+    return float(cut_offs(theta, offset))
 
 
 def fires(margin: float, cutoff: float) -> bool:
