@@ -3,7 +3,7 @@
 from django.urls import URLPattern, URLResolver, include, path
 
 from console.api.app import api
-from console.views import account, frame, home, policies, profile, releases, start
+from console.views import account, frame, home, policies, profile, releases, start, workbench, workbench_changes
 
 # One inventory's pages. Views are called as view(request, inventory, …): permissions.require resolves ``inv``.
 inventory: list[URLPattern | URLResolver] = [
@@ -16,18 +16,19 @@ inventory: list[URLPattern | URLResolver] = [
     path("releases/<int:a>...<int:b>/", releases.release_diff, name="release-diff"),
     path("releases/<int:number>/go-live/", releases.go_live, name="release-go-live"),
     path("releases/<int:number>/rollback/", releases.rollback, name="release-rollback"),
-    # -- workbench (W2 replaces frame.soon by its views)
-    path("policies/<slug:key>/", frame.soon, name="policy"),
-    path("policies/<slug:key>/map/", frame.soon, name="policy-map"),
-    path("policies/<slug:key>/map/points.json", frame.soon, name="policy-map-points"),
-    path("policies/<slug:key>/exemplars/", frame.soon, name="policy-exemplars"),
-    path("policies/<slug:key>/exemplars/preview/", frame.soon, name="policy-preview"),
-    path("policies/<slug:key>/exemplars/apply/", frame.soon, name="policy-apply"),
-    path("policies/<slug:key>/versions/", frame.soon, name="policy-versions"),
-    path("policies/<slug:key>/versions/<int:a>...<int:b>/", frame.soon, name="policy-diff"),
-    path("policies/<slug:key>/versions/<int:number>/rollback/", frame.soon, name="policy-rollback"),
-    path("policies/<slug:key>/versions/<int:number>/reproduce/", frame.soon, name="policy-reproduce"),
-    path("changes/<slug:change>/undo/", frame.soon, name="undo"),
+    # -- workbench
+    path("policies/<slug:key>/", workbench.shown, name="policy"),
+    path("policies/<slug:key>/map/", workbench.map_page, name="policy-map"),
+    path("policies/<slug:key>/map/points.json", workbench.map_points, name="policy-map-points"),
+    path("policies/<slug:key>/exemplars/", workbench.exemplars, name="policy-exemplars"),
+    path("policies/<slug:key>/exemplars/preview/", workbench_changes.preview, name="policy-preview"),
+    path("policies/<slug:key>/exemplars/apply/", workbench_changes.apply, name="policy-apply"),
+    path("policies/<slug:key>/exemplars/source/", workbench_changes.fit_set, name="policy-fit-set"),
+    path("policies/<slug:key>/versions/", workbench.version_list, name="policy-versions"),
+    path("policies/<slug:key>/versions/<int:a>...<int:b>/", workbench_changes.diff, name="policy-diff"),
+    path("policies/<slug:key>/versions/<int:number>/rollback/", workbench_changes.rollback, name="policy-rollback"),
+    path("policies/<slug:key>/versions/<int:number>/reproduce/", workbench_changes.reproduce, name="policy-reproduce"),
+    path("changes/<slug:change>/undo/", workbench_changes.undo, name="undo"),
     # -- conversations, why, playground (W3 replaces frame.soon by its views)
     path("conversations/", frame.soon, name="conversations"),
     path("conversations/<slug:conversation>/", frame.soon, name="conversation"),

@@ -7,11 +7,12 @@ from typing import Any
 
 from django.utils import timezone
 
-from console.models import Artifact, Exemplar, ExemplarStatus, Message, Pin, Polarity, QueryState, Source
+from console.models import Artifact, Exemplar, ExemplarStatus, Message, Pin, Polarity, QueryState, Source, ViewKind
 from console.models.base import new_public_id
 from console.services.actor import Actor
+from console.services.embed import to_message
 from console.services.errors import Conflict, Invalid, NotFound
-from sq_core.conversation import clean_text
+from sq_core.conversation import clean_text, render
 
 MAX_TEXT = 200_000
 SNAPSHOT = ("polarity", "status", "kept", "decided_by_person")
@@ -21,8 +22,9 @@ SNAPSHOT = ("polarity", "status", "kept", "decided_by_person")
 class Step:
     """One decision. ``action``: add, promote, reject, restore, retire, keep, unkeep, edit, move, pin, unpin.
 
-    ``exemplar`` is a public id; ``add`` takes ``text`` or ``state`` (the query state whose newest message it is) and
-    ``polarity``; ``pin`` takes an exemplar or a state; ``unpin`` an exemplar, or the pin's own public id as ``pin``.
+    ``exemplar`` is a public id; ``add`` takes ``text`` or ``state`` (the query state whose newest message it is, or with
+    ``whole`` the whole chat so far) and ``polarity``; ``pin`` takes an exemplar or a state; ``unpin`` an exemplar, or the
+    pin's own public id as ``pin``.
     """
 
     action: str
@@ -30,6 +32,7 @@ class Step:
     text: str | None = None
     polarity: str | None = None
     state: int | None = None
+    whole: bool = False
     source: str = Source.WRITTEN
     bound: float | None = None
     pin: str | None = None
@@ -125,7 +128,8 @@ def _decide(plan: Plan, exemplar: Exemplar, status: str) -> None:
 
 def _add(plan: Plan, step: Step) -> None:
     state = _state(plan, step.state) if step.state is not None else None
-    text = usable_text(step.text if step.text is not None else (_message(state) if state else ""))
+    own = (_chat(state) if step.whole else _message(state)) if state else ""
+    text = usable_text(own if step.text is None else step.text)
     polarity = side(step.polarity)
     digest = text_digest(text)
     known = next((e for e in plan.exemplars.values() if e.text_digest == digest), None)
@@ -136,6 +140,7 @@ def _add(plan: Plan, step: Step) -> None:
             polarity=polarity,
             text=text,
             text_digest=digest,
+            view_kind=ViewKind.CUMULATIVE if state and step.whole else ViewKind.USER_TURN,
             source=Source.MINED if state else step.source,
             origin=state,
         )
@@ -273,6 +278,12 @@ def _message(state: QueryState) -> str:
     return Message.objects.values_list("content", flat=True).get(
         conversation_id=state.conversation_id, index=state.message_index
     )
+
+
+def _chat(state: QueryState) -> str:
+    """The prefix as the cumulative view reads it."""
+    rows = Message.objects.filter(conversation_id=state.conversation_id, index__lte=state.message_index).order_by("index")
+    return render([to_message(row) for row in rows])
 
 
 ACTIONS: dict[str, Callable[[Plan, Step], None]] = {

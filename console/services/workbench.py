@@ -1,0 +1,412 @@
+"""Read one policy for its workbench: its ground, the head's figures, and the turns it missed or was shown at for nothing."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from console.models import (
+    Artifact,
+    ArtifactSetting,
+    ArtifactText,
+    ClassifierVersion,
+    Exemplar,
+    ExemplarStatus,
+    Inventory,
+    Message,
+    OperatingPoint,
+    Pin,
+    Polarity,
+    QueryState,
+    Source,
+)
+from console.services import artifacts, fit, impact, table
+from console.services.errors import Malformed
+from console.services.inventories import current_point
+from sq_core.classifier import Classifier, ViewKind
+from sq_core.scoring import Margin, margin
+
+PAGE = 20
+CHOICES = 12  # user messages offered for one turn: the newest ones
+FEW = 20  # positives under which a rate is dimmed
+
+
+# ------------------------------------------------------------------------------------------------------------- the ground
+@dataclass
+class Ground:
+    """What every tab stands on, read once per request; what costs is read when it is asked for."""
+
+    artifact: Artifact
+    inventory: Inventory
+    text: ArtifactText
+    setting: ArtifactSetting
+    point: OperatingPoint
+    version: ClassifierVersion | None
+
+    @cached_property
+    def basis(self) -> fit.Basis | None:
+        if self.point.centre is None:
+            return None
+        return fit.Basis(
+            artifact=self.artifact,
+            inventory=self.inventory,
+            point=self.point,
+            centre=self.point.centre,
+            base=self.version,
+            fit_set=self.setting.fit_set,
+            states=table.state_table(self.inventory, self.point.centre),
+        )
+
+    @property
+    def scored(self) -> bool:
+        return self.version is not None and self.basis is not None and len(self.basis.states) > 0
+
+    @cached_property
+    def classifier(self) -> Classifier:
+        assert self.version is not None  # noqa: S101  # for the type checker: callers ask `scored` first
+        return table.classifier_of(self.version)
+
+    @property
+    def cutoff(self) -> float | None:
+        return None if self.version is None else self.point.theta + self.version.offset
+
+    @cached_property
+    def margins(self) -> NDArray[np.float64]:
+        """(S,) margins of the active version."""
+        assert self.basis is not None  # noqa: S101
+        return table.margins_of(self.classifier, self.basis.states, table.pooling_of(self.point))
+
+    @cached_property
+    def labels(self) -> table.Labels:
+        assert self.basis is not None  # noqa: S101
+        return table.labels_of(self.inventory, self.basis.states, self.artifact)
+
+    @cached_property
+    def left_out(self) -> NDArray[np.bool_]:
+        """(S,) states of the scenarios that gave this version an exemplar: they count in no figure."""
+        assert self.basis is not None  # noqa: S101
+        return fit.leaking_states(self.basis, ())
+
+    @cached_property
+    def fired(self) -> NDArray[np.bool_]:
+        assert self.cutoff is not None  # noqa: S101
+        return self.margins > self.cutoff
+
+    @cached_property
+    def pins(self) -> list[Pin]:
+        return list(Pin.objects.current().filter(artifact=self.artifact).select_related("state__conversation").order_by("id"))
+
+
+def ground(inventory: Inventory, key: str) -> Ground:
+    """Raises NotFound for a policy that the inventory does not have."""
+    artifact = artifacts.get_artifact(inventory, key)
+    artifact.inventory = inventory
+    version = fit.active_version(artifact)
+    return Ground(
+        artifact=artifact,
+        inventory=inventory,
+        text=artifacts.current_text(artifact),
+        setting=artifacts.current_setting(artifact),
+        point=current_point(inventory),
+        version=version,
+    )
+
+
+# --------------------------------------------------------------------------------------------------------------- the head
+@dataclass(frozen=True)
+class Head:
+    """The figures above the tabs: on all judged turns outside the version's own scenarios, at the draft's cut-off."""
+
+    metrics: dict[str, Any]
+    recall: float | None
+    precision: float | None
+    caught: int
+    needed: int
+    shown: int
+    pins_passing: int
+    pins: int
+    previous: int | None  # the version before the active one: what "What changed" compares with
+    text_changed: bool
+
+    @property
+    def few(self) -> bool:
+        return self.needed < FEW
+
+
+def head(ground: Ground) -> Head:
+    metrics: dict[str, Any] = {}
+    passing = 0
+    if ground.scored and ground.basis is not None and ground.cutoff is not None:
+        metrics = fit.metrics_of(ground.basis, ground.margins, ground.cutoff, ground.left_out)
+        passing = sum(pin_passes(ground, pin) is True for pin in ground.pins)
+    caught, missed, extra = (metrics.get(name, 0) for name in ("tp", "fn", "fp"))
+    version = ground.version
+    return Head(
+        metrics=metrics,
+        recall=fit.recall_of(metrics),
+        precision=fit.precision_of(metrics),
+        caught=caught,
+        needed=caught + missed,
+        shown=caught + extra,
+        pins_passing=passing,
+        pins=len(ground.pins),
+        previous=version.parent.number if version and version.parent else None,
+        text_changed=text_changed(ground),
+    )
+
+
+def pin_passes(ground: Ground, pin: Pin) -> bool | None:
+    """Whether the active version alone fires at the pinned state; None where there is nothing to score with."""
+    if ground.version is None or ground.basis is None or ground.cutoff is None:
+        return None
+    return impact.pin_passes(pin, ground.basis, ground.classifier, ground.cutoff)
+
+
+def text_changed(ground: Ground) -> bool:
+    """Whether fitted generated examples are of an earlier text than the policy has now."""
+    if ground.text.number == 1:
+        return False
+    return (
+        Exemplar.objects.promoted()
+        .filter(artifact=ground.artifact, source=Source.GENERATED, created_at__lt=ground.text.at)
+        .exclude(artifact_text=ground.text)
+        .exists()
+    )
+
+
+# --------------------------------------------------------------------------------------------------- shown and missed turns
+@dataclass(frozen=True)
+class Choice:
+    """A text of the turn that can become an example: a user message, by its query state, or the whole chat so far."""
+
+    value: str  # "362" or "362:whole"
+    user_turn: int | None
+    text: str
+
+
+@dataclass(frozen=True)
+class TurnRow:
+    """One judged turn of the lists; ``score`` and ``human`` are 0 where nobody has answered."""
+
+    state_id: int
+    conversation: str
+    conversation_public_id: str
+    user_turn: int
+    margin: float
+    score: int
+    human: int
+    needed: bool
+    fired: bool
+    new: bool  # the turn before was judged otherwise (or there is none)
+    example: str  # "signal" or "anti_signal" where this very message is an example in use
+    choices: tuple[Choice, ...]
+    chosen: str
+    text: str
+    whole: bool  # the whole chat so far is the view that won
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the two lists: this page's rows, all of it counted, and where the next page begins."""
+
+    rows: list[TurnRow]
+    total: int
+    new: int
+    next: str | None
+
+
+@dataclass(frozen=True)
+class ShownAndMissed:
+    missed: Side
+    extra: Side
+    judged: int
+    needed: int
+    shown: int
+    shown_unjudged: int
+    states: int
+
+
+def shown_and_missed(
+    ground: Ground,
+    *,
+    after_missed: str = "",
+    after_extra: str = "",
+    only_new: bool = False,
+    first: int | None = None,
+    keep: tuple[Sequence[int], Sequence[int]] | None = None,
+    size: int = PAGE,
+) -> ShownAndMissed:
+    """Both lists, new needs first, then the surest: the reviewer's score, then how far from the cut-off.
+
+    ``keep`` names the states of both lists as they stood on the page, in their order, so that nothing jumps after a
+    decision: they are shown with what holds for them now. ``first`` is a state that heads its list in any case.
+    """
+    labels, fired = ground.labels, ground.fired
+    new = _new_needs(ground)
+    missed = labels.relevant & ~fired
+    extra = labels.judged & ~labels.relevant & fired
+    sides = []
+    for which, (mask, sign, after) in enumerate(((missed, -1, after_missed), (extra, 1, after_extra))):
+        order = _ordered(mask & new if only_new else mask, new, labels.score * -sign, ground.margins * sign, ground)
+        page, following = _page(order, after, size)
+        if keep is not None:
+            page = list(keep[which])
+        elif first is not None and not after and _belongs(ground, first) == which:
+            page = [first, *(pk for pk in page if pk != first)]
+        sides.append(Side(_rows(ground, page, new), int(mask.sum()), int((mask & new).sum()), following))
+    return ShownAndMissed(
+        missed=sides[0],
+        extra=sides[1],
+        judged=int(labels.judged.sum()),
+        needed=int(labels.relevant.sum()),
+        shown=int(fired.sum()),
+        shown_unjudged=int((fired & ~labels.judged).sum()),
+        states=len(fired),
+    )
+
+
+def _belongs(ground: Ground, state_id: int) -> int | None:
+    """0 for a turn that needs the policy, 1 for one that does not, None for one of another inventory."""
+    assert ground.basis is not None  # noqa: S101
+    position = ground.basis.states.positions.get(state_id)
+    return None if position is None else int(not ground.labels.relevant[position])
+
+
+def _new_needs(ground: Ground) -> NDArray[np.bool_]:
+    """(S,) whether the turn differs from the one before it: newly needed, or (not needed) newly selected."""
+    assert ground.basis is not None  # noqa: S101
+    conversations, relevant, fired = ground.basis.states.conversation_ids, ground.labels.relevant, ground.fired
+    first = np.append(True, conversations[1:] != conversations[:-1])
+    earlier_need, earlier_fire = np.append(False, relevant[:-1]), np.append(False, fired[:-1])
+    return np.where(relevant, first | ~earlier_need, fired & (first | ~earlier_fire)).astype(bool)
+
+
+Key = tuple[int, float, float, int]
+
+
+def _ordered(
+    mask: NDArray[np.bool_], new: NDArray[np.bool_], score: Any, distance: Any, ground: Ground
+) -> list[tuple[Key, int]]:
+    """(sort key, state id) of the states in ``mask``; the surest error first: highest ``score``, then ``distance``."""
+    assert ground.basis is not None  # noqa: S101
+    ids = ground.basis.states.state_ids
+    return sorted(
+        ((0 if new[p] else 1, -float(score[p]), -float(distance[p]), int(ids[p])), int(ids[p])) for p in np.flatnonzero(mask)
+    )
+
+
+def _page(order: list[tuple[Key, int]], after: str, size: int) -> tuple[list[int], str | None]:
+    """The rows behind the cursor. A cursor carries its row's key, so it holds even when that row has left the list."""
+    if after:
+        last = _read_cursor(after)
+        order = [row for row in order if row[0] > last]
+    page = order[:size]
+    following = _cursor(page[-1][0]) if len(order) > size else None
+    return [pk for _, pk in page], following
+
+
+def _cursor(key: Key) -> str:
+    return "_".join(str(part) for part in key)
+
+
+def _read_cursor(text: str) -> Key:
+    try:
+        new, score, distance, pk = text.split("_")
+        return int(new), float(score), float(distance), int(pk)
+    except ValueError:
+        raise Malformed("This page of the list cannot be found.", field="after", hint="Start from the first page.") from None
+
+
+def _rows(ground: Ground, ids: Sequence[int], new: NDArray[np.bool_]) -> list[TurnRow]:
+    assert ground.basis is not None  # noqa: S101
+    states = ground.basis.states
+    known = [pk for pk in ids if pk in states.positions]
+    texts = turn_texts({int(states.conversation_ids[states.positions[pk]]) for pk in known})
+    examples = _examples_of(ground.artifact, known)
+    pooling = table.pooling_of(ground.point)
+    rows = []
+    for pk in known:
+        position = states.positions[pk]
+        turn = texts[pk]
+        needed = bool(ground.labels.relevant[position])
+        best = winning_view(margin(ground.classifier, states.views.views(position), pooling))
+        choices = _choices(turn, texts)
+        chosen = str(pk)
+        if not needed:
+            chosen = f"{pk}:whole" if best is None else str(turn.siblings[best])
+        text = next((c.text for c in choices if c.value == chosen), turn.text)
+        if not any(c.value == chosen for c in choices):
+            chosen = str(pk)
+        rows.append(
+            TurnRow(
+                state_id=pk,
+                conversation=turn.conversation,
+                conversation_public_id=turn.conversation_public_id,
+                user_turn=turn.user_turn,
+                margin=float(ground.margins[position]),
+                score=int(ground.labels.score[position]),
+                human=int(ground.labels.human[position]),
+                needed=needed,
+                fired=bool(ground.fired[position]),
+                new=bool(new[position]),
+                example=examples.get(pk, ""),
+                choices=choices,
+                chosen=chosen,
+                text=text,
+                whole=best is None,
+            )
+        )
+    return rows
+
+
+def winning_view(found: Margin) -> int | None:
+    """The user turn of the view that counts most, None for the whole chat so far."""
+    best = max(found.views, key=lambda v: (v.weight * v.value, v.kind == ViewKind.USER_TURN, v.user_turn))
+    return None if best.kind == ViewKind.CUMULATIVE else best.user_turn
+
+
+@dataclass(frozen=True)
+class TurnText:
+    """A query state's newest message, and the states of its conversation by user turn."""
+
+    state_id: int
+    conversation: str
+    conversation_public_id: str
+    user_turn: int
+    text: str
+    siblings: dict[int, int]
+
+
+def turn_texts(conversation_ids: Iterable[int]) -> dict[int, TurnText]:
+    """Every query state of these conversations by its id."""
+    ids = list(conversation_ids)
+    contents = {
+        (conversation, index): content
+        for conversation, index, content in Message.objects.filter(conversation__in=ids, role="user").values_list(
+            "conversation_id", "index", "content"
+        )
+    }
+    found: dict[int, TurnText] = {}
+    siblings: dict[int, dict[int, int]] = {}
+    for pk, conversation, external, public, user_turn, index in QueryState.objects.filter(conversation__in=ids).values_list(
+        "pk", "conversation_id", "conversation__external_id", "conversation__public_id", "user_turn", "message_index"
+    ):
+        mine = siblings.setdefault(conversation, {})
+        mine[user_turn] = pk
+        found[pk] = TurnText(pk, external, public, user_turn, contents.get((conversation, index), ""), mine)
+    return found
+
+
+def _choices(turn: TurnText, texts: dict[int, TurnText]) -> tuple[Choice, ...]:
+    """The newest message first, then the earlier ones, then the whole chat."""
+    turns = [u for u in sorted(turn.siblings, reverse=True) if u <= turn.user_turn][:CHOICES]
+    messages = [Choice(str(turn.siblings[u]), u, texts[turn.siblings[u]].text) for u in turns]
+    return (*messages, Choice(f"{turn.state_id}:whole", None, turn.text))
+
+
+def _examples_of(artifact: Artifact, ids: Sequence[int]) -> dict[int, str]:
+    rows = Exemplar.objects.filter(artifact=artifact, origin__in=ids, status=ExemplarStatus.PROMOTED)
+    return {int(pk): Polarity(side).value for pk, side in rows.values_list("origin_id", "polarity") if pk}

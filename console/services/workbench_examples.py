@@ -1,0 +1,269 @@
+"""Read one policy's examples for its workbench: what each pulls, what the others say of it, how alike they are."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from console.models import Artifact, Change, ClassWeight, Exemplar, ExemplarStatus, FitSet, Polarity, Source
+from console.services import embed, fit, table
+from console.services.workbench import Ground
+from sq_core import embedding
+from sq_core.attribution import leave_one_out
+from sq_core.embedding import vector_key
+
+NEAR, SAME = 0.60, 0.95  # the paper's and the product's bounds of "much alike" and "nearly the same"
+_left_out = table.Cache(500)
+
+
+@dataclass(frozen=True)
+class ExampleRow:
+    """One exemplar. Numbers are None where it is not in the active version, or has no vector yet."""
+
+    exemplar: Exemplar
+    alpha: float | None
+    left_out: float | None  # its margin under the classifier fitted without it
+    nearest: float | None  # cosine to the most similar other example in use
+    nearest_text: str
+    nearest_side: str
+    pinned: bool
+    in_fit: bool
+    origin: tuple[str, str, int] | None  # conversation, its public id, user turn
+    decided_by: str
+    decided_at: datetime | None
+    doubtful: bool  # the others put it on the other side of the cut-off
+
+    @property
+    def same(self) -> bool:
+        return self.nearest is not None and self.nearest >= SAME
+
+
+@dataclass(frozen=True)
+class Diversity:
+    """Of all pairs on one side, the share that is much alike or nearly the same; None under two examples."""
+
+    pairs: int
+    near: float | None
+    same: float | None
+
+
+@dataclass
+class Examples:
+    signals: list[ExampleRow] = field(default_factory=list)
+    anti_signals: list[ExampleRow] = field(default_factory=list)
+    candidates: list[ExampleRow] = field(default_factory=list)
+    out: list[ExampleRow] = field(default_factory=list)  # rejected and retired
+    resting: list[ExampleRow] = field(default_factory=list)  # promoted, but of a source that is not fitted now
+    diversity: dict[str, Diversity] = field(default_factory=dict)
+    alpha_span: float = 1.0
+
+
+def examples(ground: Ground) -> Examples:
+    """Every exemplar of the policy, the doubtful ones of each side first. Calls no encoder."""
+    rows = list(
+        Exemplar.objects.filter(artifact=ground.artifact)
+        .select_related("origin__conversation", "decided_by")
+        .order_by("-id")
+    )
+    vectors = _vectors(ground, rows)
+    alphas = _alphas(ground)
+    kept_out = left_out_margins(ground)
+    pinned = {pin.exemplar_id for pin in ground.pins}
+    used = [e for e in rows if e.status == ExemplarStatus.PROMOTED]
+    near = _nearest(rows, used, vectors)
+    result = Examples()
+    for e in rows:
+        left, cosine = kept_out.get(e.public_id), near.get(e.pk)
+        in_fit = fit.in_fit(e, ground.setting.fit_set)
+        row = ExampleRow(
+            exemplar=e,
+            alpha=alphas.get(e.public_id),
+            left_out=left,
+            nearest=cosine[0] if cosine else None,
+            nearest_text=cosine[1].text if cosine else "",
+            nearest_side=cosine[1].polarity if cosine else "",
+            pinned=e.pk in pinned,
+            in_fit=in_fit,
+            origin=_origin(e),
+            decided_by=e.decided_by.get_username() if e.decided_by else "",
+            decided_at=e.decided_at,
+            doubtful=_doubtful(e, left, ground.cutoff),
+        )
+        _list_for(result, row).append(row)
+    result.signals.sort(key=lambda r: (not r.doubtful, r.left_out if r.left_out is not None else -np.inf))
+    result.anti_signals.sort(key=lambda r: (not r.doubtful, -(r.left_out if r.left_out is not None else np.inf)))
+    result.alpha_span = max((abs(a) for a in alphas.values()), default=1.0)
+    for side in Polarity:
+        mine = [vectors[e.pk] for e in used if e.polarity == side and e.pk in vectors and fit.in_fit(e, ground.setting.fit_set)]
+        result.diversity[side.value] = diversity(mine)
+    return result
+
+
+def _list_for(result: Examples, row: ExampleRow) -> list[ExampleRow]:
+    status, polarity = row.exemplar.status, row.exemplar.polarity
+    if status == ExemplarStatus.CANDIDATE:
+        return result.candidates
+    if status != ExemplarStatus.PROMOTED:
+        return result.out
+    if not row.in_fit:
+        return result.resting
+    return result.signals if polarity == Polarity.SIGNAL else result.anti_signals
+
+
+def _origin(e: Exemplar) -> tuple[str, str, int] | None:
+    if e.origin is None:
+        return None
+    return e.origin.conversation.external_id, e.origin.conversation.public_id, e.origin.user_turn
+
+
+def _doubtful(e: Exemplar, left: float | None, cutoff: float | None) -> bool:
+    if left is None or cutoff is None:
+        return False
+    return (left > cutoff) != (e.polarity == Polarity.SIGNAL)
+
+
+# ------------------------------------------------------------------------------------------------------------- the numbers
+def _vectors(ground: Ground, rows: Sequence[Exemplar]) -> dict[int, NDArray[np.float64]]:
+    """Centred unit vectors by row id, of those that have one."""
+    if ground.point.centre is None or not rows:
+        return {}
+    keys = {e.pk: vector_key(ground.point.encoder_id, e.text) for e in rows}
+    stored = embed.stored(sorted(set(keys.values())))
+    found = [e.pk for e in rows if keys[e.pk] in stored]
+    if not found:
+        return {}
+    matrix = embedding.centre_and_normalise(
+        np.stack([stored[keys[pk]] for pk in found]), table.core_centre(ground.point.centre)
+    ).astype(np.float64)
+    return dict(zip(found, matrix, strict=True))
+
+
+def _alphas(ground: Ground) -> dict[str, float]:
+    version = ground.version
+    if version is None:
+        return {}
+    values = np.frombuffer(bytes(version.alphas), dtype="<f8")
+    return {row["public_id"]: float(a) for row, a in zip(version.exemplars, values, strict=True)}
+
+
+def left_out_margins(ground: Ground) -> dict[str, float]:
+    """Each fitted exemplar's margin under the classifier fitted without it, by public id; kept per version."""
+    version = ground.version
+    if version is None:
+        return {}
+    return _left_out.get(
+        (version.pk, version.weight_hash, tuple(r["digest"] for r in version.exemplars)), lambda: _leave_out(ground)
+    )
+
+
+def _leave_out(ground: Ground) -> dict[str, float]:
+    version = ground.version
+    assert version is not None  # noqa: S101
+    by_id = Exemplar.objects.in_bulk([row["id"] for row in version.exemplars])
+    if len(by_id) < len(version.exemplars):
+        return {}
+    keys = [vector_key(version.encoder_id, by_id[row["id"]].text) for row in version.exemplars]
+    stored = embed.stored(sorted(set(keys)))
+    if any(key not in stored for key in keys):
+        return {}
+    matrix = embedding.centre_and_normalise(np.stack([stored[k] for k in keys]), table.core_centre(version.centre))
+    signal = np.array([row["polarity"] == Polarity.SIGNAL for row in version.exemplars])
+    weight = "balanced" if version.class_weight == ClassWeight.BALANCED else None
+    margins = leave_one_out(matrix[signal], matrix[~signal], version.inverse_penalty, weight)
+    order = [*np.flatnonzero(signal), *np.flatnonzero(~signal)]
+    return {
+        version.exemplars[row]["public_id"]: float(m) for row, m in zip(order, margins, strict=True) if np.isfinite(m)
+    }
+
+
+def _nearest(
+    rows: Sequence[Exemplar], used: Sequence[Exemplar], vectors: dict[int, NDArray[np.float64]]
+) -> dict[int, tuple[float, Exemplar]]:
+    """Per row the most similar other example in use, either side."""
+    pool = [e for e in used if e.pk in vectors]
+    if not pool:
+        return {}
+    matrix = np.stack([vectors[e.pk] for e in pool])
+    place = {e.pk: column for column, e in enumerate(pool)}
+    result = {}
+    for e in rows:
+        if e.pk not in vectors:
+            continue
+        cosines = matrix @ vectors[e.pk]
+        if e.pk in place:
+            cosines[place[e.pk]] = -2.0
+        best = int(cosines.argmax())
+        if cosines[best] >= -1.0 - 1e-9:
+            result[e.pk] = (float(cosines[best]), pool[best])
+    return result
+
+
+def diversity(vectors: Sequence[NDArray[np.float64]]) -> Diversity:
+    n = len(vectors)
+    if n < 2:
+        return Diversity(0, None, None)
+    matrix = np.stack(vectors)
+    cosines = (matrix @ matrix.T)[np.triu_indices(n, 1)]
+    return Diversity(len(cosines), float((cosines >= NEAR).mean()), float((cosines >= SAME).mean()))
+
+
+# ------------------------------------------------------------------------------------------------------ sources and switch
+@dataclass(frozen=True)
+class FitChoice:
+    """One setting of the source switch with what would be fitted under it."""
+
+    value: str
+    current: bool
+    signals: int
+    anti_signals: int
+    ready: bool  # enough material on both sides
+
+
+def fit_choices(ground: Ground) -> list[FitChoice]:
+    """All three settings, counted on the examples in use."""
+    used = list(Exemplar.objects.promoted().filter(artifact=ground.artifact))
+    minimum = ground.inventory.minimum_material
+    mined = Counter(e.polarity for e in used if e.source == Source.MINED)
+    enough = all(mined[side] >= minimum for side in Polarity)
+    result = []
+    for value in FitSet:
+        sides = Counter(e.polarity for e in used if fit.in_fit(e, value))
+        both = all(sides[side] for side in Polarity)
+        result.append(
+            FitChoice(
+                value=value.value,
+                current=value == ground.setting.fit_set,
+                signals=sides[Polarity.SIGNAL],
+                anti_signals=sides[Polarity.ANTI_SIGNAL],
+                ready=both and (value == FitSet.GENERATED or enough),
+            )
+        )
+    return result
+
+
+# ------------------------------------------------------------------------------------------------------------------ history
+@dataclass(frozen=True)
+class HistoryRow:
+    """One change that touched an exemplar: what it was before and after."""
+
+    change: Change
+    before: dict[str, Any] | None
+    after: dict[str, Any]
+
+
+def history(artifact: Artifact, public_id: str, *, limit: int = 200) -> list[HistoryRow]:
+    """The changes of one exemplar, newest first."""
+    rows = Change.objects.filter(artifact=artifact).select_related("release", "user").order_by("-id")
+    found = []
+    for change in rows.iterator(chunk_size=200):
+        after = ((change.after or {}).get("exemplars") or {}).get(public_id)
+        if after is not None:
+            before = ((change.before or {}).get("exemplars") or {}).get(public_id)
+            found.append(HistoryRow(change, before, after))
+            if len(found) == limit:
+                break
+    return found

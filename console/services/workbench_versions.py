@@ -1,0 +1,171 @@
+"""Read one policy's versions for its workbench: the list, and two of them compared on the same turns."""
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from console.models import Change, ClassifierVersion, Exemplar, Polarity
+from console.services import curate, fit, impact, table
+from console.services.errors import Invalid, NotFound
+from console.services.impact import Impact
+from console.services.workbench import Ground
+from sq_core.scoring import exact_dots
+
+PAGE = 50
+
+
+@dataclass(frozen=True)
+class VersionRow:
+    """A version with its difference to the one it was made from."""
+
+    version: ClassifierVersion
+    active: bool
+    live: bool
+    added: dict[str, int]  # polarity -> n
+    removed: dict[str, int]
+    recall: float | None
+    precision: float | None
+    needed: int
+    shown: int
+    pins_passing: int | None
+    can_return: bool  # same encoder and centre as today's: its content can be the next version
+
+
+@dataclass(frozen=True)
+class VersionPage:
+    rows: list[VersionRow]
+    total: int
+    pins: int
+    next: int | None
+
+
+def versions(ground: Ground, *, before: int | None = None, size: int = PAGE) -> VersionPage:
+    """Newest first; ``before`` is the number of the last row of the page before."""
+    every = ClassifierVersion.objects.filter(artifact=ground.artifact).select_related("parent", "centre").order_by("-number")
+    page = list((every.filter(number__lt=before) if before else every)[: size + 1])
+    rows = [_row(ground, version) for version in page[:size]]
+    following = page[size - 1].number if len(page) > size else None
+    return VersionPage(rows, every.count(), len(ground.pins), following)
+
+
+def changes_of(page: VersionPage) -> list[Change]:
+    """The changes that made the versions of a page."""
+    if not page.rows:
+        return []
+    version = page.rows[0].version
+    numbers = [row.version.from_release for row in page.rows]
+    rows = Change.objects.filter(artifact=version.artifact_id, release__number__in=numbers)
+    return list(rows.select_related("artifact", "release").order_by("id"))
+
+
+def _row(ground: Ground, version: ClassifierVersion) -> VersionRow:
+    live = ground.inventory.live_release
+    added, removed = _changes(version)
+    metrics = version.metrics
+    comparable = _comparable(ground, version)
+    passing = None
+    if comparable and ground.basis is not None:
+        classifier, cutoff = table.classifier_of(version), ground.point.theta + version.offset
+        passing = sum(impact.pin_passes(pin, ground.basis, classifier, cutoff) for pin in ground.pins)
+    return VersionRow(
+        version=version,
+        active=version.to_release is None,
+        live=version.from_release <= live and (version.to_release is None or live <= version.to_release),
+        added=added,
+        removed=removed,
+        recall=fit.recall_of(metrics),
+        precision=fit.precision_of(metrics),
+        needed=metrics.get("tp", 0) + metrics.get("fn", 0),
+        shown=metrics.get("tp", 0) + metrics.get("fp", 0),
+        pins_passing=passing,
+        can_return=comparable and version.to_release is not None,
+    )
+
+
+def _comparable(ground: Ground, version: ClassifierVersion) -> bool:
+    return (version.encoder_id, version.centre_id) == (ground.point.encoder_id, ground.point.centre_id)
+
+
+def _sides(version: ClassifierVersion | None) -> dict[str, str]:
+    return {row["public_id"]: row["polarity"] for row in version.exemplars} if version else {}
+
+
+def _changes(version: ClassifierVersion) -> tuple[dict[str, int], dict[str, int]]:
+    now, then = _sides(version), _sides(version.parent)
+    added = {side.value: sum(p == side and then.get(k) != p for k, p in now.items()) for side in Polarity}
+    removed = {side.value: sum(p == side and now.get(k) != p for k, p in then.items()) for side in Polarity}
+    return added, removed
+
+
+# --------------------------------------------------------------------------------------------------------------------- diff
+@dataclass
+class VersionDiff:
+    """From version ``a`` to ``b``. ``effect`` is both measured on today's turns at today's shared cut-off; None where
+    one of them belongs to another encoder or centre.
+    """
+
+    a: ClassifierVersion
+    b: ClassifierVersion
+    added: list[Exemplar] = field(default_factory=list)
+    removed: list[Exemplar] = field(default_factory=list)
+    edited: list[tuple[Exemplar, Exemplar]] = field(default_factory=list)
+    moved: list[Exemplar] = field(default_factory=list)
+    erased: int = 0
+    same: int = 0
+    cosine: float | None = None
+    bias: float = 0.0
+    cutoff: tuple[float, float] = (0.0, 0.0)
+    effect: Impact | None = None
+    sides: dict[str, str] = field(default_factory=dict)  # public id -> side in b, or in a where it left
+
+    @property
+    def empty(self) -> bool:
+        return not (self.added or self.removed or self.edited or self.moved or self.erased)
+
+
+def get_version(ground: Ground, number: int) -> ClassifierVersion:
+    """Raises NotFound."""
+    found = (
+        ClassifierVersion.objects.select_related("centre", "parent").filter(artifact=ground.artifact, number=number).first()
+    )
+    if found is None:
+        raise NotFound(f"{ground.artifact.key} has no version {number}.", field="version")
+    return found
+
+
+def version_diff(ground: Ground, a: int, b: int) -> VersionDiff:
+    """Raises NotFound for a number that is no version, Invalid for twice the same."""
+    if a == b:
+        raise Invalid(f"Version {a} does not differ from itself.", field="version", hint="Choose two versions.")
+    old, new = get_version(ground, a), get_version(ground, b)
+    theta = ground.point.theta
+    result = VersionDiff(a=old, b=new, bias=new.bias - old.bias, cutoff=(theta + old.offset, theta + new.offset))
+    _exemplars(result)
+    weights = [table.classifier_of(v).weights.astype(np.float64) for v in (old, new)]
+    if weights[0].shape == weights[1].shape:
+        lengths = float(np.linalg.norm(weights[0]) * np.linalg.norm(weights[1]))
+        result.cosine = float(exact_dots(weights[0], weights[1])) / lengths if lengths else None
+    if ground.basis is not None and len(ground.basis.states) and _comparable(ground, old) and _comparable(ground, new):
+        stood = replace(ground.basis, base=old)
+        result.effect = impact.assess(stood, curate.copied_draft(stood, new), pins=ground.pins)
+    return result
+
+
+def _exemplars(result: VersionDiff) -> None:
+    old, new = _sides(result.a), _sides(result.b)
+    by_public = {row["public_id"]: row["id"] for row in [*result.a.exemplars, *result.b.exemplars]}
+    rows: dict[str, Any] = {e.public_id: e for e in Exemplar.objects.in_bulk(list(by_public.values())).values()}
+    result.sides = old | new
+    gained = {key for key in new if key not in old}
+    lost = {key for key in old if key not in new}
+    result.same = sum(old[k] == p for k, p in new.items() if k in old)
+    result.moved = [rows[k] for k, p in new.items() if k in old and old[k] != p and k in rows]
+    for key in sorted(gained & set(rows)):
+        before = next((k for k in lost if k in rows and rows[k].pk == rows[key].replaces_id), None)
+        if before is not None:
+            result.edited.append((rows[before], rows[key]))
+    paired = {e.public_id for pair in result.edited for e in pair}
+    result.added = [rows[k] for k in sorted(gained - paired) if k in rows]
+    result.removed = [rows[k] for k in sorted(lost - paired) if k in rows]
+    result.erased = sum(k not in rows for k in gained | lost)
