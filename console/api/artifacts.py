@@ -5,6 +5,7 @@ from typing import Any
 from django.db.models import Count, Q
 from ninja import Status
 
+from console.api.answers import AppliedAnswer, ArtifactAnswer, ChangeAnswer, DependenciesAnswer, PinAnswer, PinApplied
 from console.api.auth import ApiRequest
 from console.api.conversations import state_of
 from console.api.idempotency import idempotent
@@ -13,13 +14,9 @@ from console.api.routes import Family
 from console.api.schemas import (
     PAGE,
     After,
-    AppliedAnswer,
-    ArtifactAnswer,
     ArtifactEdit,
     ArtifactStatus,
-    ChangeAnswer,
     Dependencies,
-    DependenciesAnswer,
     Inv,
     Kind,
     Limit,
@@ -27,8 +24,6 @@ from console.api.schemas import (
     NewArtifact,
     NewPin,
     Page,
-    PinAnswer,
-    PinApplied,
     PublicId,
     Reason,
     SearchText,

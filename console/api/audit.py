@@ -5,11 +5,12 @@ from typing import Any
 
 from django.db.models import Q
 
+from console.api.answers import AuditAnswer
 from console.api.auth import ApiRequest
 from console.api.conversations import aware
 from console.api.pagination import page
 from console.api.routes import Family
-from console.api.schemas import PAGE, After, AuditAnswer, Inv, Limit, Page, SearchText
+from console.api.schemas import PAGE, After, Inv, Limit, Page, SearchText
 from console.models import AuditEvent, Role
 
 router = Family("audit")

@@ -8,30 +8,19 @@ from django.db.models import Q
 from ninja import Path
 
 from console import tasks
+from console.api.answers import ConversationAnswer, ConversationWhole, ReportAnswer, WhyAnswer
 from console.api.auth import ApiRequest
 from console.api.idempotency import idempotent
 from console.api.pagination import page
 from console.api.routes import Family
-from console.api.schemas import (
-    PAGE,
-    After,
-    ConversationAnswer,
-    ConversationWhole,
-    Inv,
-    Limit,
-    Page,
-    ReleaseName,
-    ReportAnswer,
-    SearchText,
-    WhyAnswer,
-)
+from console.api.schemas import PAGE, After, Inv, Limit, Page, ReleaseName, SearchText
+from console.api.shapes import release_of
 from console.models import Conversation, Inventory, Message, QueryState, Role
 from console.services import why
 from console.services.artifacts import get_artifact
 from console.services.errors import Invalid, NotFound
 from console.services.ingest import Report
 from console.services.ingest_conversations import import_conversations
-from console.services.runtime import ReleaseName as Named
 from sq_core.readers import read_conversations
 
 router = Family("conversations")
@@ -198,15 +187,12 @@ def explain(
     as_of: datetime | None = None,
 ) -> Any:
     """Everything behind one outcome: margin, cut-off, views, exact terms per exemplar, what judges and people said."""
-    named: Named | None = None
-    if release is not None:
-        named = "live" if release == "live" else "draft" if release == "draft" else int(release)
     found = why.explain(
         request.inventory,
         conversation_of(request.inventory, conversation),
         n,
         get_artifact(request.inventory, key),
-        release=named,
+        release=None if release is None else release_of(release),
         as_of=aware("as_of", as_of),
     )
     return found.to_json()

@@ -6,10 +6,12 @@ from typing import Any
 from django.http import HttpResponse
 from django.utils.http import quote_etag
 
+from console.api.answers import DecisionReportAnswer, DiscoverAnswer
 from console.api.auth import ApiRequest
 from console.api.idempotency import idempotent
 from console.api.routes import Family
-from console.api.schemas import DecisionReportAnswer, Decisions, Discover, DiscoverAnswer, Inv, ReleaseName
+from console.api.schemas import Decisions, Discover, Inv, ReleaseName
+from console.api.shapes import release_of
 from console.models import Role
 from console.services import releases, runtime, score
 from sq_core.bundle_file import FORMAT_VERSION, bundle_bytes
@@ -25,11 +27,6 @@ BUNDLE: dict[str, Any] = {
         304: {"description": "Not modified: the file you have is current."},
     }
 }
-
-
-def release_of(name: str) -> runtime.ReleaseName:
-    """``live``, ``draft`` or a number, as written in an address."""
-    return "live" if name == "live" else "draft" if name == "draft" else int(name)
 
 
 @router.route("POST", "/discover", "discover", Role.VIEWER, DiscoverAnswer, also={409, 503})

@@ -4,6 +4,7 @@ from typing import Any
 
 from ninja import Status
 
+from console.api.answers import AppliedAnswer, ExemplarAnswer, ExemplarApplied, ImpactAnswer
 from console.api.auth import ApiRequest
 from console.api.conversations import state_of
 from console.api.idempotency import idempotent
@@ -13,11 +14,7 @@ from console.api.schemas import (
     PAGE,
     Act,
     After,
-    AppliedAnswer,
     Edit,
-    ExemplarAnswer,
-    ExemplarApplied,
-    ImpactAnswer,
     Inv,
     Limit,
     NewExemplar,

@@ -4,11 +4,12 @@ from typing import Any
 
 from ninja import Status
 
+from console.api.answers import InventoryAnswer
 from console.api.auth import ApiRequest
 from console.api.idempotency import idempotent
 from console.api.pagination import page
 from console.api.routes import Family
-from console.api.schemas import PAGE, After, Inv, InventoryAnswer, InventoryEdit, Limit, NewInventory, Page
+from console.api.schemas import PAGE, After, Inv, InventoryEdit, Limit, NewInventory, Page
 from console.models import Inventory, OperatingPoint, Role
 from console.services import inventories
 

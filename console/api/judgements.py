@@ -4,24 +4,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from console.api.answers import JudgementAnswer, ReportAnswer
 from console.api.auth import ApiRequest
 from console.api.conversations import conversation_of, lines_body, report_json
 from console.api.idempotency import idempotent
 from console.api.pagination import page
 from console.api.routes import Family
-from console.api.schemas import (
-    PAGE,
-    After,
-    ExternalId,
-    Inv,
-    JudgementAnswer,
-    Key,
-    Limit,
-    Page,
-    ReportAnswer,
-    SearchText,
-    Turn,
-)
+from console.api.schemas import PAGE, After, ExternalId, Inv, Key, Limit, Page, SearchText, Turn
 from console.models import Judgement, Role
 from console.services.ingest_judgements import import_judgements
 from sq_core.readers import read_judgements

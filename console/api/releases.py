@@ -4,28 +4,12 @@ from typing import Annotated, Any
 
 from ninja import Path
 
+from console.api.answers import AppliedAnswer, ChangeAnswer, LiveAnswer, ReleaseAnswer, ReleaseDiffAnswer, ReleaseWhole
 from console.api.auth import ApiRequest
 from console.api.idempotency import idempotent
 from console.api.pagination import page
 from console.api.routes import Family
-from console.api.schemas import (
-    LARGEST,
-    PAGE,
-    After,
-    AppliedAnswer,
-    Because,
-    BecauseOf,
-    ChangeAnswer,
-    Inv,
-    Limit,
-    LiveAnswer,
-    Page,
-    PublicId,
-    ReleaseAnswer,
-    ReleaseDiffAnswer,
-    ReleaseWhole,
-    Revert,
-)
+from console.api.schemas import LARGEST, PAGE, After, Because, BecauseOf, Inv, Limit, Page, PublicId, Revert
 from console.api.shapes import applied_json, change_rows
 from console.models import Change, Inventory, Release, Role
 from console.services import curate, releases

@@ -7,6 +7,12 @@ from django.db.models import prefetch_related_objects
 from console.models import Change, QueryState
 from console.services.curate import Applied
 from console.services.impact import Flip
+from console.services.runtime import ReleaseName
+
+
+def release_of(name: str) -> ReleaseName:
+    """``live``, ``draft`` or a number, as written in an address."""
+    return "live" if name == "live" else "draft" if name == "draft" else int(name)
 
 
 def turn_json(state: QueryState | None) -> dict[str, Any] | None:

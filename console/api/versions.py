@@ -4,29 +4,20 @@ from typing import Annotated, Any
 
 from ninja import Path
 
+from console.api.answers import AppliedAnswer, ReproductionAnswer, VersionAnswer, VersionDiffAnswer, VersionWhole
 from console.api.auth import ApiRequest
 from console.api.idempotency import idempotent
 from console.api.pagination import page
 from console.api.routes import Family
-from console.api.schemas import (
-    LARGEST,
-    PAGE,
-    After,
-    AppliedAnswer,
-    Inv,
-    Limit,
-    Page,
-    ReproductionAnswer,
-    Rollback,
-    VersionAnswer,
-    VersionDiffAnswer,
-    VersionWhole,
-)
+from console.api.schemas import LARGEST, PAGE, After, Inv, Limit, Page, Rollback
 from console.api.shapes import applied_json, changed_json
-from console.models import ClassifierVersion, Role
-from console.services import curate, fit, versions
+from console.models import Artifact, ClassifierVersion, Exemplar, Role
+from console.services import curate, fit
 from console.services.artifacts import get_artifact
+from console.services.errors import NotFound
 from console.services.fit import precision_of, recall_of
+from console.services.workbench import ground
+from console.services.workbench_versions import version_diff
 
 router = Family("versions")
 N = Annotated[int, Path(ge=1, le=LARGEST)]
@@ -61,24 +52,41 @@ def list_versions(request: ApiRequest, inv: Inv, key: str, after: After = None, 
 @router.route("GET", "/{key}/versions/{int:n}", "get_version", Role.VIEWER, VersionWhole)
 def get_version(request: ApiRequest, inv: Inv, key: str, n: N) -> Any:
     """With the exemplars it was fitted on, in the order of the fit."""
-    row = versions.get_version(get_artifact(request.inventory, key), n)
+    row = _version(get_artifact(request.inventory, key), n)
     return {**_one(row), "exemplars": row.exemplars}
+
+
+def _version(artifact: Artifact, number: int) -> ClassifierVersion:
+    rows = ClassifierVersion.objects.select_related("artifact__inventory", "centre", "parent")
+    found = rows.filter(artifact=artifact, number=number).first()
+    if found is None:
+        raise NotFound(f"{artifact.key} has no version {number}.", field="n")
+    return found
 
 
 @router.route("GET", "/{key}/versions/{int:a}...{int:b}", "diff_versions", Role.VIEWER, VersionDiffAnswer)
 def diff_versions(request: ApiRequest, inv: Inv, key: str, a: N, b: N) -> Any:
     """From a to b: exemplars, weights, and the stored turns that differ at today's θ."""
-    found = versions.diff(get_artifact(request.inventory, key), a, b)
+    found = version_diff(ground(request.inventory, key), a, b)
+    effect = found.effect
+
+    def rows(exemplars: list[Exemplar]) -> list[dict[str, Any]]:
+        return [{"id": e.public_id, "text": e.text, "polarity": found.sides[e.public_id]} for e in exemplars]
+
     return {
         "a": a,
         "b": b,
-        "added": found.added,
-        "removed": found.removed,
-        "moved": found.moved,
+        "added": rows(found.added),
+        "removed": rows(found.removed),
+        "edited": [{"before": rows([old])[0], "after": rows([new])[0]} for old, new in found.edited],
+        "moved": rows(found.moved),
+        "erased": found.erased,
+        "same": found.same,
         "cosine": found.cosine,
-        "bias_difference": found.bias_difference,
-        "offset_difference": found.offset_difference,
-        "changed": changed_json(found.started, found.stopped, counts=(found.started_count, found.stopped_count)),
+        "bias_difference": found.bias,
+        "offset_difference": found.cutoff[1] - found.cutoff[0],
+        "changed": effect
+        and changed_json(effect.started, effect.stopped, counts=(effect.started_count, effect.stopped_count)),
         "metrics": {"a": _figures(found.a), "b": _figures(found.b)},
     }
 
@@ -104,7 +112,7 @@ def rollback(request: ApiRequest, inv: Inv, key: str, n: N, body: Rollback) -> A
 )
 def reproduce(request: ApiRequest, inv: Inv, key: str, n: N) -> Any:
     """Refit from the stored exemplars and compare: the largest difference of a weight. Writes nothing."""
-    found = fit.reproduce(versions.get_version(get_artifact(request.inventory, key), n))
+    found = fit.reproduce(_version(get_artifact(request.inventory, key), n))
     return {
         "version": n,
         "max_abs_difference": found.max_abs_difference,
