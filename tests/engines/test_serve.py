@@ -74,7 +74,7 @@ def test_it_becomes_ready_and_stops_on_ctrl_c(environment: dict[str, str], tmp_p
     with socket.socket() as probe:
         assert probe.connect_ex(("127.0.0.1", int(environment["PORT"]))) != 0
     output = (tmp_path / "serve.log").read_text()
-    assert f"Signalbox answers at {base}/" in output
+    assert f"Starting web, worker and beat at {base}/" in output
     assert "Traceback" not in output
     assert (tmp_path / "var" / "static" / "staticfiles.json").exists()
 

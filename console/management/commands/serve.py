@@ -24,14 +24,21 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--no-sample", action="store_true", help="start without loading the sample inventory")
 
+        parser.add_argument(
+            "--prepare-only", action="store_true", help="migrate and collect static files, start nothing"
+        )
+
     def handle(self, *args: Any, **options: Any) -> None:
+        if options["prepare_only"]:
+            self._prepare(with_sample=False)
+            return
         _check_port(settings.PORT)
         try:
             self._prepare(with_sample=not options["no_sample"])
         except KeyboardInterrupt:
             raise CommandError("Stopped before everything was set up; the next start goes on from here.") from None
         connections.close_all()
-        self._say(f"Signalbox answers at http://{HOST}:{settings.PORT}/ in a moment. Ctrl-C stops it.")
+        self._say(f"Starting web, worker and beat at http://{HOST}:{settings.PORT}/ ; Ctrl-C stops them.")
         status = Supervisor(_programs(), say=self._say).run()
         self._say("Signalbox has stopped.")
         if status:
