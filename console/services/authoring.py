@@ -35,6 +35,7 @@ from sq_core.embedding import vector_key
 from sq_core.fitting import fit_classifier
 
 NEIGHBOURS, LOOK_ALIKES = 5, 4
+INDISTINCT = 0.9
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,11 @@ class Trial:
     signals: int = 0
     anti_signals: int = 0
     note: str = ""
+
+    @property
+    def indistinct(self) -> bool:
+        """Selected nearly everywhere: the examples do not yet tell turns apart."""
+        return self.share is not None and self.share >= INDISTINCT
 
 
 @dataclass(frozen=True)

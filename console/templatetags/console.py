@@ -277,10 +277,10 @@ def sort_arrow(current: str, name: str) -> SafeString:
 
 @register.filter
 def ago(at: datetime | None) -> str:
-    """How long ago, in its largest unit: "4 days", "3 min", "just now"."""
+    """How long ago, in its largest unit: "4 days ago", "just now"."""
     if at is None:
         return "–"
     seconds = (timezone.now() - at).total_seconds()
     if seconds < 60:
         return gettext("just now")
-    return timesince(at, depth=1)
+    return gettext("%(time)s ago") % {"time": timesince(at, depth=1)}

@@ -1,0 +1,338 @@
+"""The policies list, and the page where a policy is written, tried and edited."""
+
+from typing import Any
+
+import pytest
+
+from console.models import Artifact, Change, ClassifierVersion, Exemplar, ExemplarStatus, Pin, Release, Source
+from console.presenters import policies as rows_of
+from console.services import artifacts, authoring, curate, embed, fit
+from console.services.actor import SYSTEM
+from console.services.errors import Conflict, Invalid, Unavailable
+from console.services.plan import Step
+from tests import make
+
+pytestmark = pytest.mark.django_db
+HTMX = {"HX-Request": "true"}
+LIST, NEW, EDIT = "/i/tiny/policies/", "/i/tiny/new-policy/", "/i/tiny/policies/cancel-order/edit/"
+
+
+# ---------------------------------------------------------------------------------------------------------------- the list
+def test_the_list_whole_and_in_part(world: make.World, signed_in: Any) -> None:
+    client = signed_in(world.viewer)
+    page = client.get(LIST).content.decode()
+    part = client.get(LIST, headers=HTMX).content.decode()
+    assert "<html" in page
+    assert "<html" not in part
+    for shown in (page, part):
+        assert shown.count("<tr data-row") == 3
+        assert "3 of 3" in shown
+    assert "New policy" not in page  # a viewer may not
+    assert "New policy" in signed_in(world.author).get(LIST).content.decode()
+
+
+def test_rows_say_what_versions_measured(world: make.World) -> None:
+    row = next(row for row in rows_of.rows(world.inventory) if row.key == "cancel-order")
+    version = fit.active_version(world.cancel)
+    assert version is not None
+    assert (row.version, row.signals, row.anti_signals) == (1, 4, 4)
+    assert row.sources == {Source.WRITTEN: 8}
+    assert row.recall == fit.recall_of(version.metrics)
+    assert row.share == version.metrics["fired"] / version.metrics["states"]
+    assert "few" in row.states  # twelve judged turns are not twenty positives
+
+
+def test_lowest_recall_first_and_unmeasured_last(world: make.World) -> None:
+    make.artifact(world.inventory, "gift-wrap")
+    rows = rows_of.chosen(rows_of.rows(world.inventory), rows_of.asked("", "", []))
+    known = [row.recall for row in rows if row.recall is not None]
+    assert known == sorted(known)
+    assert rows[-1].key == "gift-wrap"
+    assert "unfitted" in rows[-1].states
+
+
+@pytest.mark.parametrize("sort", rows_of.SORTS)
+def test_every_sort_keeps_every_row(sort: str, world: make.World) -> None:
+    rows = rows_of.rows(world.inventory)
+    assert {r.key for r in rows_of.chosen(rows, rows_of.asked("", sort, []))} == {r.key for r in rows}
+
+
+def test_search_and_filters(world: make.World, signed_in: Any) -> None:
+    make.artifact(world.inventory, "gift-wrap", name="Gift wrapping", mode="always")
+    client = signed_in(world.viewer)
+    assert "1 of 4" in client.get(LIST, {"q": "warehouse size"}).content.decode()
+    assert "1 of 4" in client.get(LIST, {"f": "mode:is:always"}).content.decode()
+    both = client.get(LIST, {"f": ["mode:is:always", "state:is:few"]}).content.decode()
+    assert "Nothing matches" in both
+    unknown = client.get(LIST, {"f": "colour:is:red", "sort": "beauty"}).content.decode()
+    assert "4 of 4" in unknown
+    assert "colour:is:red" in unknown
+    assert "sort=beauty" in unknown
+
+
+def test_archived_policies_are_listed_only_when_asked_for(world: make.World, signed_in: Any) -> None:
+    artifacts.archive_artifact(world.refund, by=SYSTEM)
+    client = signed_in(world.viewer)
+    assert "refund-status" not in client.get(LIST).content.decode()
+    assert "refund-status" in client.get(LIST, {"f": "mode:is:archived"}).content.decode()
+
+
+def test_changed_text_is_marked_while_its_generated_examples_are_the_old_ones(world: make.World) -> None:
+    old = artifacts.current_text(world.cancel)
+    Exemplar.objects.filter(artifact=world.cancel).update(source=Source.GENERATED, artifact_text=old)
+    assert not any("text_changed" in row.states for row in rows_of.rows(world.inventory))
+    artifacts.edit_artifact(world.cancel, by=SYSTEM, text="Another text altogether.")
+    changed = [row.key for row in rows_of.rows(world.inventory) if "text_changed" in row.states]
+    assert changed == ["cancel-order"]
+
+
+def test_pins_are_counted_and_a_missed_one_shows(world: make.World) -> None:
+    state = world.state("talk-4", 0)  # "do you have a green lamp": nothing to do with a refund
+    curate.apply(world.refund, [Step("pin", state=state.pk)], by=world.by, base_version=1, reason="A test of the list")
+    assert Pin.objects.current().filter(artifact=world.refund).count() == 1
+    row = next(row for row in rows_of.rows(world.inventory) if row.key == "refund-status")
+    assert row.pins == 1
+    assert (row.failing_pins == 1) == ("failing_pin" in row.states)
+
+
+def test_the_list_takes_a_fixed_number_of_queries(
+    world: make.World, django_assert_max_num_queries: Any
+) -> None:
+    for number in range(5):
+        make.artifact(world.inventory, f"more-{number}", signals=["a signal"], anti_signals=["an anti-signal"])
+    with django_assert_max_num_queries(9):
+        rows_of.rows(world.inventory)
+
+
+def test_text_of_a_policy_is_shown_as_text(world: make.World, signed_in: Any) -> None:
+    make.artifact(world.inventory, "odd", name="<script>alert(1)</script>")
+    page = signed_in(world.viewer).get(LIST).content.decode()
+    assert "<script>alert" not in page
+    assert "&lt;script&gt;alert" in page
+
+
+# --------------------------------------------------------------------------------------------------------------------- new
+def form(**changes: str | list[str]) -> dict[str, Any]:
+    base: dict[str, Any] = {
+        "name": "Gift wrapping",
+        "text": "Wrap orders as gifts on request.",
+        "kind": "policy",
+        "mode": "auto",
+    }
+    return base | changes
+
+
+def test_a_new_policy_with_examples_has_its_first_version(world: make.World, signed_in: Any) -> None:
+    client = signed_in(world.author)
+    sent = form(signals="can you wrap it as a gift\nplease gift wrap my order\n\n", anti_signals="where is my parcel\n")
+    response = client.post(NEW, sent)
+    assert response["Location"] == "/i/tiny/policies/gift-wrapping/"
+    artifact = Artifact.objects.get(inventory=world.inventory, key="gift-wrapping")
+    version = ClassifierVersion.objects.get(artifact=artifact)
+    assert (version.number, version.actor) == (1, "ada")
+    assert version.counts == {"signal": {"written": 2}, "anti_signal": {"written": 1}}
+
+
+def test_without_examples_it_is_saved_and_shown_everywhere(world: make.World, signed_in: Any) -> None:
+    client = signed_in(world.author)
+    client.post(NEW, form(key="wrap"))
+    assert not ClassifierVersion.objects.filter(artifact__key="wrap").exists()
+    assert "shown at every turn" in client.get(LIST).content.decode()
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "words"),
+    [
+        ({"name": " "}, "id_name", "required"),
+        ({"key": "Not A Key"}, "id_key", "Use 1 to 64 of a-z"),
+        ({"key": "cancel-order"}, "id_key", "already"),
+        ({"signals": "same words", "anti_signals": "same words"}, "id_anti_signals", "on both sides"),
+        ({"mode": "sometimes"}, "id_mode", "valid choice"),
+    ],
+)
+def test_what_cannot_be_is_said_under_its_field(
+    changes: dict[str, str], field: str, words: str, world: make.World, signed_in: Any
+) -> None:
+    before = Release.objects.filter(inventory=world.inventory).count()
+    response = signed_in(world.author).post(NEW, form(**changes))
+    page = response.content.decode()
+    assert response.status_code == 422
+    assert f'id="{field}_error"' in page
+    assert words in page
+    assert Release.objects.filter(inventory=world.inventory).count() == before
+
+
+def test_nothing_is_written_when_the_encoder_is_away(
+    world: make.World, signed_in: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*args: Any) -> None:
+        raise Unavailable("The encoder is away.")
+
+    monkeypatch.setattr(embed, "encode", away)
+    response = signed_in(world.author).post(NEW, form(signals="wrap it", anti_signals="send it"))
+    assert response.status_code == 422
+    assert "The encoder is away." in response.content.decode()
+    assert not Artifact.objects.filter(key="gift-wrapping").exists()
+
+
+def test_adding_a_policy_changes_no_other_s_weights(world: make.World, signed_in: Any) -> None:
+    def weights() -> dict[str, tuple[bytes, float]]:
+        rows = ClassifierVersion.objects.current().filter(artifact__in=[world.cancel, world.change, world.refund])
+        return {row.artifact.key: (bytes(row.weights), row.bias) for row in rows}
+
+    before = weights()
+    signed_in(world.author).post(NEW, form(signals="can you wrap it", anti_signals="where is it"))
+    assert weights() == before
+
+
+# ------------------------------------------------------------------------------------------------------------------- try it
+def test_trying_writes_nothing_and_says_what_would_be(world: make.World, signed_in: Any) -> None:
+    before = Release.objects.count(), Artifact.objects.count()
+    sent = form(
+        signals="can you wrap it as a gift", anti_signals="where is my parcel", messages="please gift wrap it\nhello", **{"try": "1"}
+    )
+    client = signed_in(world.author)
+    page = client.post(NEW, sent).content.decode()
+    part = client.post(NEW, sent, headers=HTMX).content.decode()
+    assert "<html" in page
+    assert "<html" not in part
+    assert 'id="trial"' in part
+    for shown in (page, part):
+        assert shown.count('class="tried"') == 2
+        assert "of your 12 logged turns" in shown
+        assert "Nearest policies" in shown
+    assert (Release.objects.count(), Artifact.objects.count()) == before
+
+
+def test_a_trial_is_the_classifier_that_saving_makes(world: make.World) -> None:
+    written = authoring.Written(
+        name="Gift wrapping",
+        text="Wrap orders as gifts on request.",
+        signals=("can you wrap it as a gift", "gift wrap my order"),
+        anti_signals=("where is my parcel", "cancel my order"),
+        messages=("wrap the lamp as a gift please",),
+    )
+    trial = authoring.try_out(world.inventory, written)
+    saved = authoring.create_policy(world.inventory, written, key="gift", by=world.by)
+    assert saved.version is not None
+    assert trial.share == saved.version.metrics["fired"] / saved.version.metrics["states"]
+    assert (trial.fitted, trial.signals, trial.anti_signals) == (True, 2, 2)
+    assert trial.tried[0].cutoff == saved.version.offset == 0.0
+
+
+def test_look_alikes_are_borrowed_as_one_s_own(world: make.World, signed_in: Any) -> None:
+    client = signed_in(world.author)
+    wanted = "please cancel my order"
+    sent = form(signals="can you wrap it as a gift", borrow=[wanted], **{"try": "1"})
+    page = client.post(NEW, sent).content.decode()
+    assert f'value="{wanted}" checked' in page  # stays ticked, and is not offered again
+    assert page.count(f'value="{wanted}"') == 1
+    client.post(NEW, form(signals="can you wrap it as a gift", borrow=[wanted]))
+    copied = Exemplar.objects.get(artifact__key="gift-wrapping", polarity="anti_signal")
+    assert (copied.text, copied.source, copied.status) == (wanted, Source.WRITTEN, ExemplarStatus.PROMOTED)
+    assert Exemplar.objects.get(artifact=world.cancel, text=wanted).polarity == "signal"
+
+
+def test_six_messages_are_too_many(world: make.World, signed_in: Any) -> None:
+    sent = form(messages="a\nb\nc\nd\ne\nf", **{"try": "1"})
+    response = signed_in(world.author).post(NEW, sent, headers=HTMX)
+    assert response.status_code == 422
+    assert "more than five" in response.content.decode()
+
+
+def test_before_the_first_fit_a_trial_says_so(world: make.World) -> None:
+    written = authoring.Written(name="A", text="B", messages=("hello",))
+    trial = authoring.try_out(world.others, written)
+    assert trial.tried[0].selected
+    assert trial.note
+    assert trial.neighbours == ()
+
+
+@pytest.mark.parametrize(("mode", "selected"), [("always", True), ("off", False)])
+def test_a_trial_follows_the_mode(mode: str, selected: bool, world: make.World) -> None:
+    written = authoring.Written(name="A", text="B", mode=mode, messages=("hello",))
+    trial = authoring.try_out(world.inventory, written)
+    assert trial.tried[0].selected is selected
+    assert trial.share == (1.0 if selected else 0.0)
+    assert trial.indistinct is selected
+
+
+# --------------------------------------------------------------------------------------------------------------------- edit
+def edited(world: make.World, **changes: str | list[str]) -> dict[str, Any]:
+    text = artifacts.current_text(world.cancel)
+    base = {"name": text.name, "text": text.text, "kind": "policy", "mode": "auto", "base_text": "1", "base_version": "1"}
+    return base | changes
+
+
+def test_the_edit_page_holds_what_is(world: make.World, signed_in: Any) -> None:
+    page = signed_in(world.author).get(EDIT).content.decode()
+    assert make.TEXTS["cancel-order"] in page
+    assert 'name="base_text" value="1"' in page
+    assert 'name="key"' not in page
+
+
+def test_text_and_mode_are_edited_in_one_change(world: make.World, signed_in: Any) -> None:
+    response = signed_in(world.author).post(EDIT, edited(world, text="Another text.", mode="always", reason="New rules"))
+    assert response["Location"] == "/i/tiny/policies/cancel-order/"
+    change = Change.objects.latest("pk")
+    assert (change.action, change.reason) == ("edit", "New rules")
+    assert change.after == {"text": "Another text.", "mode": "always"}
+    assert artifacts.current_setting(world.cancel).mode == "always"
+
+
+def test_pasted_examples_show_their_effect_before_they_are_saved(world: make.World, signed_in: Any) -> None:
+    client = signed_in(world.author)
+    sent = edited(world, signals="I have changed my mind, no lamp for me", reason="Said by a customer")
+    page = client.post(EDIT, sent).content.decode()
+    assert 'id="impact"' in page
+    assert "turns start" in page
+    assert fit.active_version(world.cancel).number == 1  # type: ignore[union-attr]
+    assert client.post(EDIT, sent | {"confirmed": "1"}).status_code == 302
+    assert fit.active_version(world.cancel).number == 2  # type: ignore[union-attr]
+    added = Exemplar.objects.get(artifact=world.cancel, text="I have changed my mind, no lamp for me")
+    assert (added.source, added.decided_by) == (Source.WRITTEN, world.author)
+
+
+def test_an_example_that_is_there_already_is_said_above_the_form(world: make.World, signed_in: Any) -> None:
+    response = signed_in(world.author).post(EDIT, edited(world, signals="please cancel my order"))
+    assert response.status_code == 422
+    page = response.content.decode()
+    assert "already a show example" in page
+    assert 'id="id_text_error"' not in page
+
+
+def test_a_text_that_moved_on_gets_the_merge_card(world: make.World, signed_in: Any) -> None:
+    artifacts.edit_artifact(world.cancel, by=world.by, text="Meanwhile.")
+    response = signed_in(world.publisher).post(EDIT, edited(world, text="Mine."))
+    assert response.status_code == 409
+    page = response.content.decode()
+    assert "Version 2 was made while you looked" in page
+    assert "ada" in page
+    assert artifacts.current_text(world.cancel).text == "Meanwhile."
+
+
+def test_a_version_that_moved_on_leaves_the_text_alone_too(world: make.World) -> None:
+    curate.apply(world.cancel, [Step("add", text="stop the order now", polarity="signal")], by=world.by, base_version=1)
+    written = authoring.Written(name="N", text="T", signals=("another one",), artifact=world.cancel)
+    with pytest.raises(Conflict):
+        authoring.edit_policy(written, by=world.by, base_text=1, base_version=1)
+    assert artifacts.current_text(world.cancel).number == 1
+
+
+def test_trying_an_edit_counts_the_examples_in_use(world: make.World) -> None:
+    text = artifacts.current_text(world.cancel)
+    same = authoring.Written(name=text.name, text=text.text, artifact=world.cancel, messages=("cancel it please",))
+    more = authoring.Written(name=text.name, text=text.text, artifact=world.cancel, signals=("scrap the order",))
+    assert (authoring.try_out(world.inventory, same).signals, authoring.try_out(world.inventory, more).signals) == (4, 5)
+    keys = [n.key for n in authoring.try_out(world.inventory, same).neighbours]
+    assert "cancel-order" not in keys
+    version = fit.active_version(world.cancel)
+    assert version is not None
+    assert authoring.try_out(world.inventory, same).share == version.metrics["fired"] / version.metrics["states"]
+
+
+def test_editing_needs_something_to_edit(world: make.World) -> None:
+    with pytest.raises(ValueError, match="needs the artifact"):
+        authoring.edit_policy(authoring.Written(name="A", text="B"), by=world.by, base_text=None, base_version=None)
+    with pytest.raises(Invalid):
+        authoring.create_policy(world.inventory, authoring.Written(name="A", text="B"), key="!", by=world.by)
