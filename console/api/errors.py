@@ -15,7 +15,7 @@ from ninja.errors import HttpError, ValidationError
 
 from console.api import idempotency
 from console.api.auth import Forbidden, Unauthenticated
-from console.api.rendering import render
+from console.api.rendering import dotted, render
 from console.services.errors import Conflict, Invalid, Malformed, NotFound, ServiceError, Unavailable
 
 logger = logging.getLogger(__name__)
@@ -24,6 +24,8 @@ MEGABYTE = 1024 * 1024
 IMPORT_LIMIT, LIMIT = 10 * MEGABYTE, MEGABYTE
 _IMPORTS = re.compile(r"/(conversations|judgements|decisions)\Z")
 _ARGUMENTS = {"body", "query", "path", "header"}
+# pydantic names the member of a union that did not fit: ("release", "literal['live','draft']")
+_UNION_MEMBER = re.compile(r"(str|int|float|bool|Expiry|(list|dict|literal|constrained|function|nullable)\W.*)\Z")
 
 
 class MethodNotAllowed(ServiceError):
@@ -96,10 +98,11 @@ def _of_status(status: int, message: str) -> ServiceError:
 def _invalid(error: ValidationError) -> Invalid:
     """The first of the field errors, with the field as the caller wrote it, and how many more there are."""
     first = error.errors[0]
-    place = [str(part) for part in first["loc"]]
+    place = list(first["loc"])
     if place and place[0] in _ARGUMENTS:
-        # ("body", "payload", "changes", 0, "action"): the second is the view's own name for the body
+        # ("body", "body", "changes", 0, "action"): the second is the view's own name for the body
         place = place[2:] if place[0] == "body" else place[1:]
+    place = [part for part in place if isinstance(part, int) or not _UNION_MEMBER.match(part)]
     message = str(first["msg"]).removeprefix("Value error, ")
     if not place:
         message = "The body is missing" if first["type"] == "missing" else "The body is not an object"
@@ -107,7 +110,7 @@ def _invalid(error: ValidationError) -> Invalid:
     else:
         others = len(error.errors) - 1
         hint = f"{others} more fields are wrong." if others > 1 else "One more field is wrong." if others else ""
-    return Invalid(f"{message}.".replace("..", "."), field=".".join(place), hint=hint)
+    return Invalid(f"{message}.".replace("..", "."), field=dotted(place), hint=hint)
 
 
 def install(api: NinjaAPI) -> None:

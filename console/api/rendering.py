@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from django.http import HttpRequest
@@ -61,7 +62,7 @@ class _Cleaner:
 
     def __init__(self) -> None:
         self.replaced = 0
-        self.path: list[str] = []
+        self.path: list[str | int] = []
 
     def clean(self, value: Any) -> Any:
         match value:
@@ -82,11 +83,16 @@ class _Cleaner:
             case _:
                 return value
 
-    def _at(self, part: Any, item: Any) -> Any:
-        self.path.append(str(part))
+    def _at(self, part: str | int, item: Any) -> Any:
+        self.path.append(part)
         cleaned = self.clean(item)
         self.path.pop()
         return cleaned
 
     def _place(self) -> str:
-        return ".".join(clean_text(part)[0][:80] for part in self.path)
+        return dotted([clean_text(part)[0][:80] if isinstance(part, str) else part for part in self.path])
+
+
+def dotted(path: Sequence[str | int]) -> str:
+    """``messages[0].role``, as the services write the place of a field."""
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")

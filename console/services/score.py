@@ -37,7 +37,7 @@ def read_messages(messages: Sequence[Mapping[str, Any]]) -> tuple[Message, ...]:
     try:
         return messages_from_json(messages)
     except MessageError as error:
-        raise Invalid(str(error), field=f"messages.{error.field}" if getattr(error, "field", "") else "messages") from error
+        raise Invalid(error.message, field=error.field, hint=error.hint) from error
 
 
 def live_encoder(inventory: Inventory) -> embed.CachingEncoder:
@@ -64,7 +64,11 @@ def discover(
     started = time.perf_counter()
     unknown = set(include) - INCLUDES
     if unknown:
-        raise Invalid(f"include: {', '.join(sorted(unknown))} is unknown.", field="include", hint="Use text, prompt_block, explain.")
+        raise Invalid(
+            f"include: {', '.join(sorted(unknown))} is unknown.",
+            field="include",
+            hint="Use text, prompt_block, explain.",
+        )
     if theta is not None and not math.isfinite(theta):
         raise Invalid("theta is not a finite number.", field="theta")
     read = read_messages(messages)
@@ -125,7 +129,9 @@ def _explain(inventory: Inventory, bundle: Bundle, messages: Sequence[Message], 
     vectors = bundle._vectors(messages, live_encoder(inventory), None)
     versions = {
         (v.artifact.key): v
-        for v in fit.ClassifierVersion.objects.at(bundle.release).select_related("artifact").filter(artifact__inventory=inventory)
+        for v in fit.ClassifierVersion.objects.at(bundle.release)
+        .select_related("artifact")
+        .filter(artifact__inventory=inventory)
     }
     for entry in answer["fired"]:
         version = versions.get(entry["artifact"])
@@ -233,13 +239,17 @@ def _record_one(inventory: Inventory, row: Mapping[str, Any], keys: dict[str, in
     number = release_number(inventory, row["release"])
     unknown = [f["artifact"] for f in row["fired"] if f["artifact"] not in keys]
     if unknown:
-        raise Invalid(f"There is no artifact {unknown[0]!r}.", field="fired.artifact", hint="Post keys of this inventory.")
+        raise Invalid(
+            f"There is no artifact {unknown[0]!r}.", field="fired.artifact", hint="Post keys of this inventory."
+        )
     state = None
     if row.get("messages"):
         stored = grow_conversation(inventory, row["conversation"], read_messages(row["messages"]), by=by)
         state = QueryState.objects.filter(conversation=stored, user_turn=row["user_turn"]).first()
         if state is None:
-            raise Invalid(f"These messages have no user turn {row['user_turn']}.", field="user_turn", hint="Turns count from 0.")
+            raise Invalid(
+                f"These messages have no user turn {row['user_turn']}.", field="user_turn", hint="Turns count from 0."
+            )
     bundle_point = fit.OperatingPoint.objects.at(number).get(inventory=inventory)
     at: datetime = row.get("at") or timezone.now()
     with transaction.atomic():

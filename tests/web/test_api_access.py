@@ -68,7 +68,15 @@ OPERATIONS = {
 
 def operations() -> dict[str, tuple[str, str, str]]:
     """Operation id → method, path filled in for the world's rows, role."""
-    filled = {"inv": "tiny", "key": "cancel-order", "exemplar": "222222222222", "pin": "222222222222", "n": "1", "a": "1", "b": "2"}
+    filled = {
+        "inv": "tiny",
+        "key": "cancel-order",
+        "exemplar": "222222222222",
+        "pin": "222222222222",
+        "n": "1",
+        "a": "1",
+        "b": "2",
+    }
     filled |= {"change": "222222222222", "conversation": "talk-1"}
     found = {}
     for path, methods in api.get_openapi_schema()["paths"].items():
@@ -88,7 +96,8 @@ def test_a_role_below_the_one_needed_is_refused_before_anything_is_read(world: m
                 continue
             reply = Api(world.inventory, role)(method, path, b"{not even JSON")
             assert (reply.status, reply.error["code"]) == (403, "forbidden"), (name, role)
-            assert needed in reply.error["message"] and role in reply.error["message"]
+            assert needed in reply.error["message"]
+            assert role in reply.error["message"]
 
 
 def test_the_role_needed_is_let_in(world: make.World) -> None:
@@ -172,6 +181,8 @@ def test_reverting_a_rollback_takes_a_publisher(world: make.World) -> None:
 
 
 def test_the_actor_of_what_a_token_does_is_the_token(world: make.World) -> None:
-    Api(world.inventory, Role.AUTHOR)("PATCH", "/artifacts/cancel-order", {"name": "Calling off"}, X_Request_Id="abcdefgh-1")
+    Api(world.inventory, Role.AUTHOR)(
+        "PATCH", "/artifacts/cancel-order", {"name": "Calling off"}, X_Request_Id="abcdefgh-1"
+    )
     event = Api(world.inventory, Role.REVIEWER)("GET", "/audit?action=artifact.edit").json["items"][0]
     assert (event["actor"], event["request_id"]) == ("token:author token", "abcdefgh-1")
