@@ -1,0 +1,64 @@
+"""``evaluate INV [--protocol NAME] [--labels NAME] [--json FILE]``: the paper's tables on an inventory's judgements."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import CommandError, CommandParser
+
+from console.management.shared import ServiceCommand, add_inventory, inventory_of
+from console.services import evaluate as service
+
+COLUMNS = (("precision_at_r90", "P@R90"), ("precision", "precision"), ("recall", "recall"), ("auprc", "AUPRC"),
+           ("theta", "θ"), ("kept", "kept"), ("coverage", "coverage"), ("sd", "sd"))  # fmt: skip
+
+
+class Command(ServiceCommand):
+    help = "Print a table of the paper for this inventory; --json writes it as API.md defines it."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        add_inventory(parser)
+        parser.add_argument("--protocol", default="operating-point", choices=(*service.PROTOCOLS, *service.LATER))
+        parser.add_argument("--labels", default="as-judged", choices=service.LABELS)
+        parser.add_argument("--encoder", action="append", default=[], help="the inventory's own; others come later")
+        parser.add_argument("--json", type=Path, metavar="FILE", help="write the table there too")
+
+    def run(self, **options: Any) -> None:
+        inventory = inventory_of(options["inventory"])
+        if set(options["encoder"]) - {inventory.encoder}:
+            raise CommandError(f"Only {inventory.encoder} here: comparing encoders comes with a later release.")
+        self.embed_pending(inventory)
+        answer = service.evaluate(inventory, protocol=options["protocol"], labels=options["labels"])
+        if options["json"]:
+            self._write(options["json"], answer)
+        for line in table_lines(answer):
+            self.say(line)
+
+    def _write(self, path: Path, answer: Mapping[str, Any]) -> None:
+        try:
+            path.write_text(json.dumps(answer, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+        except OSError as error:
+            raise CommandError(f"{path} cannot be written: {error.strerror}.") from error
+
+
+def table_lines(answer: Mapping[str, Any]) -> list[str]:
+    """The table as text: what every figure rests on first, then one line per method and world."""
+    lines = [
+        f"{answer['protocol']} on {answer['inventory']}: {answer['states']} judged states of {answer['scenarios']} "
+        f"scenarios, {answer['artifacts']} artifacts",
+        f"judge {answer['judge']} ({answer['rubric']}), labels {answer['labels']}, encoder {answer['encoder']}",
+        "",
+        f"{'method':24s} {'world':24s} " + " ".join(f"{title:>9s}" for _, title in COLUMNS),
+    ]
+    lines += [_row(row) for row in answer["rows"]]
+    lines += [f"top-K reaches recall .90 at: {row['method']} K = {row['k']}" for row in answer.get("larger_k", ())]
+    if blank := answer.get("text_without_direction"):
+        lines.append(f"no text baseline (the text is the centre itself): {', '.join(blank)}")
+    return lines
+
+
+def _row(row: Mapping[str, Any]) -> str:
+    method = f"{row['method']} K={row['k']}" if row.get("k") else row["method"]
+    figures = (f"{row[name]:9.3f}" if row.get(name) is not None else f"{'–':>9s}" for name, _ in COLUMNS)
+    return f"{method:24s} {row['world']:24s} " + " ".join(figures)

@@ -1,0 +1,162 @@
+"""Calibrate: choose θ on the inventory's judged turns, in a release of its own, with what may be said about it."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from console.models import ArtifactSetting, ClassifierVersion, Inventory, Mode, OperatingPoint, Status
+from console.services import table
+from console.services.actor import Actor
+from console.services.errors import Conflict, Invalid
+from console.services.inventories import current_point, new_point
+from console.services.revision import revision
+from sq_core.evaluation.calibration import Calibration, Promise, calibrate_theta
+from sq_core.evaluation.metrics import OperatingFigures, operating_point
+from sq_core.offset import HALF_STEP
+
+SAME_STATES = "chosen and measured on the same states"
+FOLDS = 5
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class _Judged:
+    """The judged states (S) and the artifacts (N) that θ decides about: mode auto, with a version."""
+
+    margins: NDArray[np.float64]  # (S, N)
+    offsets: NDArray[np.float64]  # (N,)
+    relevant: Bools
+    judged: Bools
+    scenarios: tuple[str, ...]  # (S,)
+    left_out: dict[str, int]
+
+    @property
+    def scores(self) -> NDArray[np.float64]:
+        """Margin − offset: one θ serves every artifact."""
+        return self.margins - self.offsets
+
+    def at(self, theta: float | NDArray[np.float64]) -> OperatingFigures:
+        """Figures when everything above its cut-off fires, by the very rule that decides in production."""
+        thetas = np.broadcast_to(theta, len(self.margins))
+        cutoffs = np.round(thetas[:, None] + self.offsets, 9)  # sq_core.scoring.cut_off, for all pairs at once
+        fired = self.margins > cutoffs
+        return operating_point(fired.astype(np.float64), self.relevant, 0.5, self.judged)
+
+
+def calibrate(inventory: Inventory, *, by: Actor, target: float | None = None, reason: str = "") -> OperatingPoint:
+    """The largest θ whose macro recall on the judged states reaches the target, with the newest versions and offsets.
+
+    A new operating point in a new release; the present one when nothing differs. Its calibration record holds n, split,
+    judge, the promise for new scenarios and, where the scenarios suffice, cross-fitted figures. Raises Invalid before
+    the first fit or without a relevant judgement, Conflict when somebody made a release meanwhile.
+    """
+    inventory.refresh_from_db()
+    base = inventory.release
+    point = current_point(inventory)
+    target = inventory.target_recall if target is None else target
+    if not 0 < target <= 1:
+        raise Invalid(
+            f"The target is {target!r}.", field="target", hint="Give a share above 0 and at most 1, such as 0.9."
+        )
+    data = _judged(inventory, point)
+    found = calibrate_theta(data.scores, data.relevant, target, scenarios=data.scenarios, judged=data.judged)
+    theta = _lowered(found.theta, data, min(target, found.recall))
+    record = _record(inventory, data, found, theta)
+    if point.theta == theta and point.calibration == record:
+        return point
+    with revision(inventory, by=by, summary=f"θ calibrated to {theta:.3f}", reason=reason) as r:
+        if r.number != base + 1:
+            raise Conflict(
+                "Somebody made a release meanwhile.",
+                base_version=base,
+                current_version=r.number - 1,
+                hint="Calibrate again.",
+            )
+        return new_point(r, action="calibrate", theta=theta, calibration=record)
+
+
+def _judged(inventory: Inventory, point: OperatingPoint) -> _Judged:
+    if point.centre is None:
+        raise Invalid("This inventory has no centre yet.", hint="Run the first fit (refit), which fixes it.")
+    states = table.state_table(inventory, point.centre)
+    settings = ArtifactSetting.objects.current().filter(artifact__inventory=inventory, status=Status.ACTIVE)
+    auto = list(settings.filter(mode=Mode.AUTO).order_by("artifact__position", "artifact_id"))
+    versions = {
+        v.artifact_id: v
+        for v in ClassifierVersion.objects.current().filter(artifact__inventory=inventory, centre=point.centre)
+    }
+    chosen = [row.artifact_id for row in auto if row.artifact_id in versions]
+    labels = table.all_labels(inventory, states)
+    if not len(states) or not chosen or not any(labels[pk].relevant.any() for pk in chosen):
+        raise Invalid("No judgement says that a turn needs a fitted artifact.", hint="Import judgements, then refit.")
+    classifiers = [table.classifier_of(versions[pk]) for pk in chosen]
+    pooling = table.pooling_of(point)
+    judged = np.stack([labels[pk].judged for pk in chosen], axis=1)
+    rows = judged.any(axis=1)
+    return _Judged(
+        margins=np.stack([table.margins_of(c, states, pooling) for c in classifiers], axis=1)[rows],
+        offsets=np.array([c.offset for c in classifiers]),
+        relevant=np.stack([labels[pk].relevant for pk in chosen], axis=1)[rows],
+        judged=judged[rows],
+        scenarios=tuple(states.scenarios[code] for code in states.scenario[rows]),
+        left_out={"unfitted": len(auto) - len(chosen), "always_or_off": settings.exclude(mode=Mode.AUTO).count()},
+    )
+
+
+def _lowered(theta: float, data: _Judged, recall: float) -> float:
+    """θ itself, or half a step below it where rounding of θ + offset would cost a turn that θ was chosen to catch."""
+    return theta if data.at(theta).recall >= recall - 1e-9 else theta - HALF_STEP
+
+
+def _record(inventory: Inventory, data: _Judged, found: Calibration, theta: float) -> dict[str, Any]:
+    figures, judge = data.at(theta), inventory.judge
+    return {
+        "theta": theta,
+        "recall": figures.recall,
+        "precision": figures.precision,
+        "kept": figures.kept,
+        "states": found.states,
+        "scenarios": found.scenarios,
+        "artifacts": found.artifacts,
+        "relevant_pairs": found.relevant_pairs,
+        "split": SAME_STATES,
+        "target": found.target,
+        "reached": found.reached,
+        "judge": judge.name if judge else "",
+        "rubric": judge.rubric if judge else "",
+        "left_out": data.left_out,
+        "crc": _promise(found.promise),
+        "cross_fitted": _cross_fitted(data, found.target),
+    }
+
+
+def _promise(promise: Promise) -> dict[str, Any]:
+    names = ("miss_rate", "theta", "risk", "bound", "scenarios", "relevant_pairs", "needed", "enough", "note")
+    return {name: getattr(promise, name) for name in names}
+
+
+def _cross_fitted(data: _Judged, target: float) -> dict[str, Any] | None:
+    """Each fifth of the scenarios measured at the θ of the other four; None where a fifth leaves nothing to choose on."""
+    names = np.array(sorted(set(data.scenarios)))
+    if len(names) < 2 * FOLDS:
+        return None
+    shuffled = np.random.default_rng(0).permutation(names)
+    fold_of = {str(name): number % FOLDS for number, name in enumerate(shuffled)}
+    fold = np.array([fold_of[name] for name in data.scenarios])
+    thetas = np.empty(len(fold))
+    for number in range(FOLDS):
+        others = fold != number
+        if not (data.relevant & data.judged)[others].any():
+            return None
+        chosen = calibrate_theta(data.scores[others], data.relevant[others], target, judged=data.judged[others])
+        thetas[~others] = chosen.theta
+    figures = data.at(thetas)
+    return {
+        "folds": FOLDS,
+        "split": "each fifth of the scenarios at the θ of the other four",
+        "recall": figures.recall,
+        "precision": figures.precision,
+        "kept": figures.kept,
+    }
