@@ -6,7 +6,7 @@ for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
 
-from celery import Celery  # noqa: E402
+from celery import Celery
 
 app = Celery("console")
 app.config_from_object("django.conf:settings", namespace="CELERY")

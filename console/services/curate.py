@@ -30,6 +30,7 @@ from console.services.plan import Plan, Step, make_plan, restoring_plan, snapsho
 from console.services.revision import Revision, lock_artifact, revision
 from sq_core import embedding
 from sq_core.embedding import vector_key
+from sq_core.scoring import cut_off
 
 PIN_BOUND = 0.90  # centred cosine, for the encoders shipped here
 PlanMaker = Callable[[Artifact, Actor], Plan]
@@ -293,7 +294,10 @@ def _replace_fit_set(setting: ArtifactSetting, fit_set: str, step: Revision) -> 
 def _pin_vectors(pin: Any, inventory: Inventory) -> dict[str, Any]:
     """The stored vectors of the pinned state, or of the text where there is no state. May call the encoder."""
     encoder = embed.encoder_for(inventory)
-    view = pin.state and StateView.objects.filter(state=pin.state, encoder_id=encoder.id).order_by("-renderer_version").first()
+    view = (
+        pin.state
+        and StateView.objects.filter(state=pin.state, encoder_id=encoder.id).order_by("-renderer_version").first()
+    )
     if view:
         rows = embed.stored([view.cumulative_key, view.turn_key])
         return {"cumulative": rows[view.cumulative_key].tobytes(), "turn": rows[view.turn_key].tobytes()}
@@ -341,7 +345,9 @@ def _target(artifact: Artifact, number: int) -> ClassifierVersion:
 
 def preview_rollback(artifact: Artifact, number: int, *, by: Actor = SYSTEM) -> Impact:
     target, ground = _target(artifact, number), fit.basis(artifact)
-    return impact.assess(ground, copied_draft(ground, target), pins=list(Pin.objects.current().filter(artifact=artifact)))
+    return impact.assess(
+        ground, copied_draft(ground, target), pins=list(Pin.objects.current().filter(artifact=artifact))
+    )
 
 
 def copied_draft(ground: Basis, target: ClassifierVersion) -> Draft:
@@ -357,7 +363,7 @@ def copied_draft(ground: Basis, target: ClassifierVersion) -> Draft:
     by_id = Exemplar.objects.in_bulk([row["id"] for row in target.exemplars])
     rows = tuple(by_id[row["id"]] for row in target.exemplars if row["id"] in by_id)
     left_out = fit.leaking_states(ground, rows)
-    cutoff = ground.point.theta + target.offset
+    cutoff = cut_off(ground.point.theta, target.offset)
     return Draft(
         basis=ground,
         exemplars=rows,
@@ -384,7 +390,9 @@ def rollback(artifact: Artifact, number: int, *, by: Actor, base_version: int | 
         target, ground = _target(artifact, number), fit.basis(artifact)
         draft = copied_draft(ground, target)
         effect = impact.assess(ground, draft, pins=list(Pin.objects.current().filter(artifact=artifact)))
-        with revision(artifact.inventory, by=by, summary=f"{artifact.key}: back to version {number}", reason=reason) as step:
+        with revision(
+            artifact.inventory, by=by, summary=f"{artifact.key}: back to version {number}", reason=reason
+        ) as step:
             return restore_version(target, draft, effect, step)
 
 

@@ -34,7 +34,13 @@ class Conflict(ServiceError):
     status, code = 409, "conflict"
 
     def __init__(
-        self, message: str, *, base_version: int | None = None, current_version: int | None = None, made_by: str = "", hint: str = ""
+        self,
+        message: str,
+        *,
+        base_version: int | None = None,
+        current_version: int | None = None,
+        made_by: str = "",
+        hint: str = "",
     ) -> None:
         super().__init__(message, hint=hint)
         self.base_version, self.current_version, self.made_by = base_version, current_version, made_by

@@ -35,6 +35,7 @@ from sq_core.artifact_text import artifact_text
 from sq_core.classifier import Classifier
 from sq_core.embedding import vector_key
 from sq_core.fitting import Fit, fit_classifier
+from sq_core.scoring import cut_off
 
 BACKGROUND_STATES = 500
 BACKGROUND_SEED = 20_261_029
@@ -109,7 +110,7 @@ class Draft:
 
     @property
     def cutoff(self) -> float:
-        return self.basis.point.theta + self.classifier.offset
+        return cut_off(self.basis.point.theta, self.classifier.offset)
 
 
 def exemplar_vectors(exemplars: Sequence[Exemplar], encoder_id: str, known: RowVectors) -> embedding.Vectors:
@@ -121,7 +122,9 @@ def exemplar_vectors(exemplars: Sequence[Exemplar], encoder_id: str, known: RowV
         found.update(embed.stored(missing))
     for key, exemplar in zip(keys, exemplars, strict=True):
         if key not in found:
-            raise Conflict(f"The example {exemplar.public_id} was added meanwhile and has no vector yet.", hint="Try again.")
+            raise Conflict(
+                f"The example {exemplar.public_id} was added meanwhile and has no vector yet.", hint="Try again."
+            )
     return np.stack([found[key] for key in keys])
 
 
@@ -165,7 +168,7 @@ def draft_version(
         offset_rule=rule,
         margins=margins,
         left_out=left_out,
-        metrics=metrics_of(basis, margins, basis.point.theta + offset, left_out),
+        metrics=metrics_of(basis, margins, cut_off(basis.point.theta, offset), left_out),
         fit_ms=fit_ms,
     )
 
@@ -186,9 +189,7 @@ def leaking_states(basis: Basis, exemplars: Iterable[Exemplar]) -> NDArray[np.bo
     origins = {e.origin_id for e in exemplars if e.origin_id}
     if basis.base:
         ids = [row["id"] for row in basis.base.exemplars]
-        origins |= set(
-            Exemplar.objects.filter(pk__in=ids, origin__isnull=False).values_list("origin_id", flat=True)
-        )
+        origins |= set(Exemplar.objects.filter(pk__in=ids, origin__isnull=False).values_list("origin_id", flat=True))
     if not origins:
         return np.zeros(len(basis.states), dtype=bool)
     names = set(QueryState.objects.filter(pk__in=origins).values_list("conversation__scenario", flat=True))
@@ -439,5 +440,7 @@ def reproduce(version: ClassifierVersion) -> Reproduction:
     difference = float(np.abs(again.weights.astype(np.float32).astype(np.float64) - old.weights).max())
     bias = abs(again.bias - old.bias)
     ok = max(difference, bias) <= TOLERANCE
-    verdict = "the same weights" if difference == 0 and bias == 0 else ("within tolerance" if ok else "OUT OF TOLERANCE")
+    verdict = (
+        "the same weights" if difference == 0 and bias == 0 else ("within tolerance" if ok else "OUT OF TOLERANCE")
+    )
     return Reproduction(difference, bias, ok, f"Refitted from {len(found)} stored examples: {verdict}.")

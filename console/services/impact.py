@@ -14,7 +14,7 @@ from console.services.runtime import conversation_vectors, runtime
 from sq_core import embedding
 from sq_core.bundle import Bundle
 from sq_core.classifier import Classifier, ViewKind
-from sq_core.scoring import Views, margin
+from sq_core.scoring import Views, cut_off, margin
 
 NEAR_DUPLICATE = 0.95
 REPLAYED = 500  # conversations replayed for expiry and dependencies
@@ -135,7 +135,8 @@ def assess(
         PinResult(
             pin.public_id,
             pin.text,
-            base is not None and pin_passes(pin, ground, table.classifier_of(base), ground.point.theta + base.offset),
+            base is not None
+            and pin_passes(pin, ground, table.classifier_of(base), cut_off(ground.point.theta, base.offset)),
             pin_passes(pin, ground, draft.classifier, draft.cutoff),
         )
         for pin in pins
@@ -159,7 +160,7 @@ def _before(ground: Basis) -> _Before:
     if ground.base is None:  # an unfitted artifact is always shown
         return _Before(None, np.ones(len(ground.states), dtype=bool))
     margins = table.margins_of(table.classifier_of(ground.base), ground.states, table.pooling_of(ground.point))
-    return _Before(margins, margins > ground.point.theta + ground.base.offset)
+    return _Before(margins, margins > cut_off(ground.point.theta, ground.base.offset))
 
 
 def _compare(impact: Impact, ground: Basis, before: _Before, draft: Draft) -> None:
@@ -180,7 +181,7 @@ def _compare(impact: Impact, ground: Basis, before: _Before, draft: Draft) -> No
     impact.fit_ms = draft.fit_ms
     impact.offset_after, impact.offset_rule = draft.classifier.offset, draft.offset_rule
     if ground.base is not None and before.margins is not None:
-        old_cutoff = ground.point.theta + ground.base.offset
+        old_cutoff = cut_off(ground.point.theta, ground.base.offset)
         old = metrics_of(ground, before.margins, old_cutoff, draft.left_out)
         impact.recall_before, impact.precision_before = recall_of(old), precision_of(old)
         between = draft.margins > old_cutoff
@@ -268,11 +269,15 @@ def warnings(draft: Draft, added: Sequence[Exemplar]) -> list[str]:
             if cosines[nearest] >= NEAR_DUPLICATE:
                 other = draft.exemplars[nearest]
                 side = "show" if other.polarity == Polarity.SIGNAL else "don't-show"
-                result.append(f"Nearly the same as the {side} example “{other.text[:80]}” (cosine {cosines[nearest]:.2f}).")
+                result.append(
+                    f"Nearly the same as the {side} example “{other.text[:80]}” (cosine {cosines[nearest]:.2f})."
+                )
     sources = {str(e.source) for e in draft.exemplars}
     if {"generated", "mined"} <= sources:
         real = sum(e.source == "mined" for e in draft.exemplars)
-        result.append(f"Sources are mixed: {len(draft.exemplars) - real} written by AI or by hand, {real} from real chats.")
+        result.append(
+            f"Sources are mixed: {len(draft.exemplars) - real} written by AI or by hand, {real} from real chats."
+        )
     return result
 
 
@@ -296,7 +301,8 @@ def others_changed(ground: Basis, classifier: Classifier, flipped: NDArray[np.in
         centre=bundle.centre,
         operating_point=bundle.operating_point,
         artifacts=[
-            replace(a, classifier=classifier, version=0) if a.key == ground.artifact.key else a for a in bundle.artifacts
+            replace(a, classifier=classifier, version=0) if a.key == ground.artifact.key else a
+            for a in bundle.artifacts
         ],
     )
     changed: set[str] = set()
@@ -310,7 +316,9 @@ def others_changed(ground: Basis, classifier: Classifier, flipped: NDArray[np.in
 
 
 # -------------------------------------------------------------------------------------------------------------- look-alike
-def nearest_look_alike(ground: Basis, text_vector: embedding.Vectors, *, not_state: int | None = None) -> LookAlike | None:
+def nearest_look_alike(
+    ground: Basis, text_vector: embedding.Vectors, *, not_state: int | None = None
+) -> LookAlike | None:
     """Among the turns judged 1 for this artifact, the user message closest to a text: a hard negative to go with it.
 
     ``text_vector`` (d,) is centred. Texts that are examples already are passed over.
@@ -378,5 +386,10 @@ def impact_json(impact: Impact) -> dict[str, Any]:
         "largest_weight_change": impact.largest_weight_change,
         "fit_ms": round(impact.fit_ms, 3),
         "look_alike": look
-        and {"conversation": look.conversation, "user_turn": look.user_turn, "text": look.text, "cosine": round(look.cosine, 6)},
+        and {
+            "conversation": look.conversation,
+            "user_turn": look.user_turn,
+            "text": look.text,
+            "cosine": round(look.cosine, 6),
+        },
     }

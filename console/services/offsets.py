@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from console.models import ClassifierVersion, OperatingPoint
 from console.services import table
 from sq_core.offset import choose_offset
+from sq_core.scoring import cut_off
 
 
 def choose(
@@ -38,7 +39,7 @@ def choose(
         new_background=margins[rows],
         parent_relevant=parent[relevant],
         new_relevant=margins[relevant],
-        parent_cutoff=point.theta + base.offset,
+        parent_cutoff=cut_off(point.theta, base.offset),
         theta=point.theta,
         must_fire=[float(margins[states.positions[pk]]) for pk in cured if pk in states.positions],
     )

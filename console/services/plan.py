@@ -162,7 +162,8 @@ def _promote(plan: Plan, step: Step) -> None:
     if exemplar.status == ExemplarStatus.PROMOTED:
         if polarity == exemplar.polarity:
             raise Invalid("This example is already in use.", field="exemplar", hint="Nothing to do.")
-        return _move(plan, step)
+        _move(plan, step)
+        return
     _decide(plan, exemplar, ExemplarStatus.PROMOTED)
     exemplar.polarity = polarity
     if exemplar.origin_id and polarity == Polarity.SIGNAL:
@@ -179,21 +180,27 @@ def _reject(plan: Plan, step: Step) -> None:
 def _restore(plan: Plan, step: Step) -> None:
     exemplar = plan.find(step.exemplar)
     if exemplar.status not in {ExemplarStatus.REJECTED, ExemplarStatus.RETIRED}:
-        raise Invalid(f"A {exemplar.status} example cannot be restored.", field="exemplar", hint="Only rejected or retired ones.")
+        raise Invalid(
+            f"A {exemplar.status} example cannot be restored.", field="exemplar", hint="Only rejected or retired ones."
+        )
     _decide(plan, exemplar, ExemplarStatus.CANDIDATE)
 
 
 def _retire(plan: Plan, step: Step) -> None:
     exemplar = plan.find(step.exemplar)
     if exemplar.status != ExemplarStatus.PROMOTED:
-        raise Invalid("Only an example in use can be retired.", field="exemplar", hint="Reject a suggested one instead.")
+        raise Invalid(
+            "Only an example in use can be retired.", field="exemplar", hint="Reject a suggested one instead."
+        )
     _decide(plan, exemplar, ExemplarStatus.RETIRED)
 
 
 def _move(plan: Plan, step: Step) -> None:
     exemplar = plan.find(step.exemplar)
     if exemplar.status != ExemplarStatus.PROMOTED:
-        raise Invalid("Only an example in use can change sides.", field="exemplar", hint="Promote it to the side you mean.")
+        raise Invalid(
+            "Only an example in use can change sides.", field="exemplar", hint="Promote it to the side you mean."
+        )
     _decide(plan, exemplar, ExemplarStatus.PROMOTED)
     other = Polarity.ANTI_SIGNAL if exemplar.polarity == Polarity.SIGNAL else Polarity.SIGNAL
     exemplar.polarity = other
@@ -240,7 +247,9 @@ def _pin(plan: Plan, step: Step) -> None:
         if exemplar.status == ExemplarStatus.CANDIDATE:
             _promote(plan, Step(action="promote", exemplar=step.exemplar))
         elif exemplar.status != ExemplarStatus.PROMOTED:
-            raise Invalid(f"A {exemplar.status} example cannot be pinned.", field="exemplar", hint="Restore and promote it first.")
+            raise Invalid(
+                f"A {exemplar.status} example cannot be pinned.", field="exemplar", hint="Restore and promote it first."
+            )
         plan.new_pins.append(PinDraft(exemplar=exemplar, state=exemplar.origin, text=exemplar.text, bound=step.bound))
         plan.forces_version = True
     plan.touch(exemplar)
@@ -282,7 +291,9 @@ def _message(state: QueryState) -> str:
 
 def _chat(state: QueryState) -> str:
     """The prefix as the cumulative view reads it."""
-    rows = Message.objects.filter(conversation_id=state.conversation_id, index__lte=state.message_index).order_by("index")
+    rows = Message.objects.filter(conversation_id=state.conversation_id, index__lte=state.message_index).order_by(
+        "index"
+    )
     return render([to_message(row) for row in rows])
 
 
@@ -319,7 +330,9 @@ def restoring_plan(artifact: Artifact, by: Actor, *, before: dict[str, Any], aft
         if exemplar is None:
             raise Conflict(f"The example {public_id} was erased since; this change cannot be taken back.")
         if snapshot(exemplar) != then:
-            raise Conflict(f"The example {public_id} was decided on again since.", hint="Undo the later decision first.")
+            raise Conflict(
+                f"The example {public_id} was decided on again since.", hint="Undo the later decision first."
+            )
         plan.touch(exemplar)
         earlier = before["exemplars"].get(public_id)
         for name, value in (earlier or {"status": ExemplarStatus.RETIRED}).items():

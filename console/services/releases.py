@@ -22,6 +22,7 @@ from console.services.actor import Actor
 from console.services.errors import Invalid, NotFound
 from console.services.inventories import new_point
 from console.services.revision import Revision, revision
+from sq_core.scoring import cut_off
 
 
 def get_release(inventory: Inventory, number: int) -> Release:
@@ -102,7 +103,9 @@ def diff(inventory: Inventory, a: int, b: int) -> ReleaseDiff:
 
 
 def _versions_at(inventory: Inventory, number: int) -> dict[int, ClassifierVersion]:
-    rows = ClassifierVersion.objects.at(number).filter(artifact__inventory=inventory).select_related("artifact", "centre")
+    rows = (
+        ClassifierVersion.objects.at(number).filter(artifact__inventory=inventory).select_related("artifact", "centre")
+    )
     return {row.artifact_id: row for row in rows}
 
 
@@ -148,7 +151,7 @@ def _flips(
         if before is None or (before == after and points[0].theta == points[1].theta):
             continue
         fired = [
-            table.margins_of(table.classifier_of(v), states, table.pooling_of(p)) > p.theta + v.offset
+            table.margins_of(table.classifier_of(v), states, table.pooling_of(p)) > cut_off(p.theta, v.offset)
             for v, p in ((before, points[0]), (after, points[1]))
         ]
         started, stopped = int((~fired[0] & fired[1]).sum()), int((fired[0] & ~fired[1]).sum())

@@ -174,7 +174,9 @@ def _metadata(centre: Centre | None, versions: Iterable[ClassifierVersion]) -> d
 
 
 # ---------------------------------------------------------------------------------------------- stored conversations
-def conversation_vectors(inventory: Inventory, centre: Centre, conversation: Conversation) -> ConversationVectors | None:
+def conversation_vectors(
+    inventory: Inventory, centre: Centre, conversation: Conversation
+) -> ConversationVectors | None:
     """The stored, centred views of a conversation up to its first state without vectors; None when it has none."""
     states = table.state_table(inventory, centre)
     low, high = np.searchsorted(states.conversation_ids, [conversation.pk, conversation.pk + 1])

@@ -21,6 +21,7 @@ from sq_core.bundle import Bundle
 from sq_core.conversation import Message, MessageError, messages_from_json, prefix_digests, user_turns
 from sq_core.decision import Fired, Outcome
 from sq_core.embedding import DimensionMismatch, EncoderUnavailable
+from sq_core.scoring import cut_off
 from sq_core.session import as_messages
 
 INCLUDES = {"text", "prompt_block", "explain"}
@@ -115,10 +116,7 @@ def fired_json(fired: Fired | Outcome) -> dict[str, Any]:
         ],
         "version": fired.version,
     }
-    for name, value in (("pin", fired.pin), ("via", fired.via)):
-        if value:
-            result[name] = value
-    return result
+    return result | {name: value for name, value in (("pin", fired.pin), ("via", fired.via)) if value}
 
 
 def _explain(inventory: Inventory, bundle: Bundle, messages: Sequence[Message], answer: dict[str, Any]) -> None:
@@ -390,4 +388,4 @@ def fired_states(artifact: Any, bundle: Bundle, states: table.StateTable) -> Any
     if artifact.mode == "always" or artifact.classifier is None:
         return np.ones(len(states), dtype=bool)
     margins = table.margins_of(artifact.classifier, states, bundle.operating_point.pooling)
-    return margins > bundle.operating_point.theta + artifact.classifier.offset
+    return margins > cut_off(bundle.operating_point.theta, artifact.classifier.offset)

@@ -12,7 +12,16 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from console.models import Artifact, Centre, ClassifierVersion, Inventory, JudgeKind, Judgement, OperatingPoint, StateView
+from console.models import (
+    Artifact,
+    Centre,
+    ClassifierVersion,
+    Inventory,
+    JudgeKind,
+    Judgement,
+    OperatingPoint,
+    StateView,
+)
 from console.services import embed
 from sq_core import embedding
 from sq_core.classifier import Classifier
@@ -33,7 +42,7 @@ class Cache:
         with self._lock:
             if key in self._rows:
                 self._rows.move_to_end(key)
-                return cast(T, self._rows[key])
+                return cast("T", self._rows[key])
         value = build()
         with self._lock:
             self._rows[key] = value

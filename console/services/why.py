@@ -28,7 +28,7 @@ from console.services.runtime import ReleaseName, conversation_vectors, exemplar
 from sq_core.attribution import Attribution, attribute
 from sq_core.classifier import Polarity
 from sq_core.decision import ExemplarTerm, Label, Outcome
-from sq_core.scoring import Margin, margin
+from sq_core.scoring import Margin, cut_off, margin
 
 
 @dataclass(frozen=True)
@@ -190,7 +190,7 @@ def explain(
         taken = margin(classifier, views, table.pooling_of(point))
         why.offset, why.offset_rule, why.version_made_at = version.offset, version.offset_rule, version.created_at
         why.version, why.margin = version.number, taken.value
-        why.cutoff = round(point.theta + version.offset, 9) if why.cutoff is None else why.cutoff
+        why.cutoff = cut_off(point.theta, version.offset) if why.cutoff is None else why.cutoff
         why.bias = version.bias
         why.views = _view_rows(taken, version.bias)
         _take_terms(why, version, taken, views, table.core_centre(version.centre))
@@ -207,7 +207,8 @@ def _take_outcome(why: Why, outcome: Outcome) -> None:
 def _view_rows(taken: Margin, bias: float) -> list[ViewRow]:
     wins = {(t.kind, t.user_turn) for t in taken.views}
     return [
-        ViewRow(t.kind.value, t.user_turn, round(t.value + bias, 6), (t.kind, t.user_turn) in wins) for t in taken.all_values
+        ViewRow(t.kind.value, t.user_turn, round(t.value + bias, 6), (t.kind, t.user_turn) in wins)
+        for t in taken.all_values
     ]
 
 
@@ -231,7 +232,9 @@ def _take_terms(why: Why, version: ClassifierVersion, taken: Margin, views: Any,
     rows = _term_rows(terms, found, query, sources)
     why.terms = sorted(rows, key=lambda r: -abs(r.value))
     why.show, why.dont_show, why.total, why.residual = found.show, found.dont_show, found.total, found.residual
-    sides = {side: [r for r in rows if r.polarity == side] for side in (Polarity.SIGNAL.value, Polarity.ANTI_SIGNAL.value)}
+    sides = {
+        side: [r for r in rows if r.polarity == side] for side in (Polarity.SIGNAL.value, Polarity.ANTI_SIGNAL.value)
+    }
     why.nearest_show = max(sides["signal"], key=lambda r: r.cosine, default=None)
     why.nearest_dont_show = max(sides["anti_signal"], key=lambda r: r.cosine, default=None)
     if why.margin is not None and why.cutoff is not None:
@@ -240,9 +243,7 @@ def _take_terms(why: Why, version: ClassifierVersion, taken: Margin, views: Any,
         why.would_flip = [r for r in why.terms if ((why.margin - r.value) > cutoff) != above][:5]
 
 
-def _term_rows(
-    terms: Sequence[ExemplarTerm], found: Attribution, query: Any, sources: dict[str, str]
-) -> list[TermRow]:
+def _term_rows(terms: Sequence[ExemplarTerm], found: Attribution, query: Any, sources: dict[str, str]) -> list[TermRow]:
     length = float(np.linalg.norm(query)) or 1.0
     return [
         TermRow(
@@ -291,7 +292,10 @@ def first_maximum_turn(inventory: Inventory, conversation: Conversation, artifac
         return None
     scores = dict(
         Judgement.objects.filter(
-            state__conversation=conversation, artifact_text__artifact=artifact, artifact_text__to_release=None, judge=judge
+            state__conversation=conversation,
+            artifact_text__artifact=artifact,
+            artifact_text__to_release=None,
+            judge=judge,
         )
         .filter(judge__kind=JudgeKind.MODEL)
         .order_by("id")
@@ -320,9 +324,30 @@ def live_decision(state: QueryState, artifact: Artifact) -> dict[str, Any] | Non
     }
 
 
+@dataclass(frozen=True)
+class Span:
+    """When a version decided: from the release that brought it to the one before the next version (None = still)."""
+
+    from_release: int
+    since: datetime
+    until: datetime | None
+
+
+def version_span(artifact: Artifact, number: int | None) -> Span | None:
+    """When version ``number`` of an artifact decided; None without one."""
+    version = ClassifierVersion.objects.filter(artifact=artifact, number=number).first() if number is not None else None
+    if version is None:
+        return None
+    ends = [version.from_release] + ([version.to_release + 1] if version.to_release is not None else [])
+    at = dict(Release.objects.filter(inventory=artifact.inventory_id, number__in=ends).values_list("number", "at"))
+    return Span(version.from_release, at[version.from_release], at.get(ends[-1]) if len(ends) > 1 else None)
+
+
 def exemplar_origin(public_ids: Sequence[str]) -> dict[str, tuple[str, str, int]]:
     """Where exemplars came from: public id -> (conversation external id, its public id, user turn)."""
-    rows = Exemplar.objects.filter(public_id__in=public_ids, origin__isnull=False).select_related("origin__conversation")
+    rows = Exemplar.objects.filter(public_id__in=public_ids, origin__isnull=False).select_related(
+        "origin__conversation"
+    )
     return {
         row.public_id: (row.origin.conversation.external_id, row.origin.conversation.public_id, row.origin.user_turn)
         for row in rows

@@ -43,7 +43,9 @@ def promote(world: World, **more: object) -> curate.Applied:
 def test_a_promoted_turn_makes_version_two_and_fires(world: World) -> None:
     before = world.inventory.release
     done = promote(world)
-    assert done.version is not None and done.version.number == 2 and done.made_version
+    assert done.version is not None
+    assert done.version.number == 2
+    assert done.made_version
     assert done.impact.cured is True
     exemplar = Exemplar.objects.get(artifact=world.cancel, text=MISS)
     assert (exemplar.status, exemplar.source, exemplar.decided_by) == ("promoted", "mined", world.author)
@@ -51,10 +53,13 @@ def test_a_promoted_turn_makes_version_two_and_fires(world: World) -> None:
     world.inventory.refresh_from_db()
     assert world.inventory.release == world.inventory.live_release == before + 1
     old = ClassifierVersion.objects.get(artifact=world.cancel, number=1)
-    assert old.to_release == before and done.version.from_release == before + 1 and done.version.to_release is None
+    assert old.to_release == before
+    assert done.version.from_release == before + 1
+    assert done.version.to_release is None
     event = AuditEvent.objects.latest("id")
     assert (event.actor, event.action, event.release) == ("ada", "exemplar.add", before + 1)
-    assert event.after["version"] == 2 and event.before["version"] == 1
+    assert event.after["version"] == 2
+    assert event.before["version"] == 1
 
 
 def test_a_preview_says_what_applying_does_and_writes_nothing(world: World) -> None:
@@ -96,7 +101,9 @@ def test_a_stale_base_is_refused_with_both_versions_and_writes_nothing(world: Wo
     promote(world)
     counted = rows()
     with pytest.raises(Conflict) as refused:
-        curate.apply(world.cancel, [Step(action="add", text="stop the order", polarity="signal")], by=world.by, base_version=1)
+        curate.apply(
+            world.cancel, [Step(action="add", text="stop the order", polarity="signal")], by=world.by, base_version=1
+        )
     assert (refused.value.base_version, refused.value.current_version, refused.value.made_by) == (1, 2, "ada")
     assert rows() == counted
 
@@ -105,7 +112,9 @@ def test_an_encoder_that_is_away_leaves_nothing_half_written(world: World, encod
     counted = rows()
     encoder.fail_next = 1
     with pytest.raises(Unavailable):
-        curate.apply(world.cancel, [Step(action="add", text="never seen", polarity="signal")], by=world.by, base_version=1)
+        curate.apply(
+            world.cancel, [Step(action="add", text="never seen", polarity="signal")], by=world.by, base_version=1
+        )
     assert rows() == counted
 
 
@@ -113,29 +122,38 @@ def test_undo_is_exact_and_keeps_what_came_after(world: World) -> None:
     first = ClassifierVersion.objects.get(artifact=world.cancel, number=1)
     done = promote(world)
     undone = curate.undo(done.change, by=world.by)
-    assert undone.version is not None and undone.version.number == 3
+    assert undone.version is not None
+    assert undone.version.number == 3
     assert (undone.version.weight_hash, undone.version.offset) == (first.weight_hash, first.offset)
     assert Exemplar.objects.get(artifact=world.cancel, text=MISS).status == ExemplarStatus.RETIRED
     with pytest.raises(Conflict):
         curate.undo(done.change, by=world.by)
     again = curate.undo(undone.change, by=world.by)  # undoing the undo brings it back
-    assert again.version is not None and done.version is not None
+    assert again.version is not None
+    assert done.version is not None
     assert again.version.weight_hash == done.version.weight_hash
 
 
 def test_undo_of_an_earlier_change_keeps_the_later_one(world: World) -> None:
     done = promote(world)
-    curate.apply(world.cancel, [Step(action="add", text="stop the order", polarity="signal")], by=world.by, base_version=2)
+    curate.apply(
+        world.cancel, [Step(action="add", text="stop the order", polarity="signal")], by=world.by, base_version=2
+    )
     undone = curate.undo(done.change, by=world.by)
     assert undone.version is not None
-    texts = set(Exemplar.objects.filter(pk__in=[r["id"] for r in undone.version.exemplars]).values_list("text", flat=True))
-    assert "stop the order" in texts and MISS not in texts
+    texts = set(
+        Exemplar.objects.filter(pk__in=[r["id"] for r in undone.version.exemplars]).values_list("text", flat=True)
+    )
+    assert "stop the order" in texts
+    assert MISS not in texts
 
 
 def test_undo_is_refused_where_somebody_decided_again_since(world: World) -> None:
     done = promote(world)
     exemplar = Exemplar.objects.get(artifact=world.cancel, text=MISS)
-    curate.apply(world.cancel, [Step(action="move", exemplar=exemplar.public_id)], by=world.by, base_version=2, reason="hm")
+    curate.apply(
+        world.cancel, [Step(action="move", exemplar=exemplar.public_id)], by=world.by, base_version=2, reason="hm"
+    )
     with pytest.raises(Conflict, match="decided on again"):
         curate.undo(done.change, by=world.by)
 
@@ -146,10 +164,15 @@ def test_rollback_copies_the_old_content_and_retires_what_came_later(world: Worl
     with pytest.raises(Invalid):
         curate.rollback(world.cancel, 1, by=world.by, base_version=2, reason=" ")
     done = curate.rollback(world.cancel, 1, by=world.by, base_version=2, reason="wrong turn")
-    assert done.version is not None and done.version.number == 3
+    assert done.version is not None
+    assert done.version.number == 3
     for name in ("weights", "alphas"):
         assert bytes(getattr(done.version, name)) == bytes(getattr(first, name))
-    assert (done.version.bias, done.version.offset, done.version.exemplars) == (first.bias, first.offset, first.exemplars)
+    assert (done.version.bias, done.version.offset, done.version.exemplars) == (
+        first.bias,
+        first.offset,
+        first.exemplars,
+    )
     assert Exemplar.objects.get(artifact=world.cancel, text=MISS).status == ExemplarStatus.RETIRED
     assert fit.refit(world.inventory, by=world.by) == []  # the next refit does not revive it
 
@@ -160,7 +183,11 @@ def test_reject_restore_retire_edit_and_move(world: World) -> None:
 
     def act(action: str, base: int, public_id: str = exemplar.public_id, **more: str) -> curate.Applied:
         return curate.apply(
-            world.cancel, [Step(action=action, exemplar=public_id, **more)], by=world.by, base_version=base, reason="test"
+            world.cancel,
+            [Step(action=action, exemplar=public_id, **more)],
+            by=world.by,
+            base_version=base,
+            reason="test",
         )  # type: ignore[arg-type]
 
     assert act("reject", 1).version.number == 2  # type: ignore[union-attr]
@@ -174,7 +201,8 @@ def test_reject_restore_retire_edit_and_move(world: World) -> None:
     assert (other.status, new.status, new.replaces, new.source) == ("retired", "promoted", other, "written")
     moved = act("move", done.version.number, new.public_id)  # type: ignore[union-attr]
     new.refresh_from_db()
-    assert new.polarity == "anti_signal" and moved.version.counts["anti_signal"]["written"] == 5  # type: ignore[union-attr]
+    assert new.polarity == "anti_signal"
+    assert moved.version.counts["anti_signal"]["written"] == 5
 
 
 def test_the_last_example_of_a_side_cannot_be_taken_away(world: World) -> None:
@@ -191,29 +219,36 @@ def test_pinning_a_signal_pins_its_origin_and_a_pin_is_a_test(world: World) -> N
     done = promote(world)
     exemplar = Exemplar.objects.get(artifact=world.cancel, text=MISS)
     pinned = curate.apply(world.cancel, [Step(action="pin", exemplar=exemplar.public_id)], by=world.by, base_version=2)
-    assert pinned.version is not None and done.version is not None
-    assert pinned.version.number == 3 and pinned.version.weight_hash == done.version.weight_hash
+    assert pinned.version is not None
+    assert done.version is not None
+    assert pinned.version.number == 3
+    assert pinned.version.weight_hash == done.version.weight_hash
     pin = Pin.objects.current().get(artifact=world.cancel)
     assert (pin.state, pin.exemplar, pin.bound) == (world.state("talk-5", 0), exemplar, 0.9)
-    assert pin.cumulative is not None and pin.turn is not None
-    shown = curate.preview(
-        world.cancel, [Step(action="retire", exemplar=exemplar.public_id)], by=world.by
-    )
-    assert [p.id for p in shown.pins] == [pin.public_id] and shown.pins[0].passed_before
+    assert pin.cumulative is not None
+    assert pin.turn is not None
+    shown = curate.preview(world.cancel, [Step(action="retire", exemplar=exemplar.public_id)], by=world.by)
+    assert [p.id for p in shown.pins] == [pin.public_id]
+    assert shown.pins[0].passed_before
     gone = curate.apply(world.cancel, [Step(action="unpin", exemplar=exemplar.public_id)], by=world.by, base_version=3)
-    assert gone.made_version is False and not Pin.objects.current().exists()
+    assert gone.made_version is False
+    assert not Pin.objects.current().exists()
 
 
 def test_a_pin_of_a_text_without_origin_holds_its_user_turn(world: World) -> None:
     exemplar = world.exemplar(world.cancel, SIGNALS["cancel-order"][0])
     curate.apply(world.cancel, [Step(action="pin", exemplar=exemplar.public_id)], by=world.by, base_version=1)
     pin = Pin.objects.current().get(artifact=world.cancel)
-    assert pin.state is None and pin.cumulative is None and pin.turn is not None
+    assert pin.state is None
+    assert pin.cumulative is None
+    assert pin.turn is not None
     anti = Exemplar.objects.filter(artifact=world.cancel, polarity="anti_signal").first()
     assert anti is not None
     done = curate.apply(world.cancel, [Step(action="pin", exemplar=anti.public_id)], by=world.by, base_version=2)
     anti.refresh_from_db()
-    assert anti.kept and not done.made_version and Pin.objects.current().count() == 1
+    assert anti.kept
+    assert not done.made_version
+    assert Pin.objects.current().count() == 1
 
 
 def test_no_other_policy_changes_by_one_bit(world: World) -> None:
@@ -286,10 +321,12 @@ def test_the_fit_set_decides_which_sources_count_but_never_drops_a_persons_own(w
     done = curate.set_fit_set(world.cancel, "mined", by=world.by, base_version=1, reason="try")
     assert done.version is not None
     ids = {row["id"] for row in done.version.exemplars}
-    assert {e.pk for e in mined} <= ids and len(ids) == 10  # written ones stay in
+    assert {e.pk for e in mined} <= ids
+    assert len(ids) == 10
     assert done.version.fit_set == "mined"
     undone = curate.undo(done.change, by=world.by)
-    assert undone.version is not None and undone.version.fit_set == "generated"
+    assert undone.version is not None
+    assert undone.version.fit_set == "generated"
     with pytest.raises(Invalid):
         curate.set_fit_set(world.cancel, "real", by=world.by, base_version=3)
 
@@ -298,10 +335,14 @@ def test_a_first_example_is_allowed_without_a_version(world: World) -> None:
     from tests import make
 
     bare = make.artifact(world.inventory, "gift-wrap", text="Orders can be wrapped as a gift.")
-    one = curate.apply(bare, [Step(action="add", text="wrap it as a gift", polarity="signal")], by=world.by, base_version=None)
+    one = curate.apply(
+        bare, [Step(action="add", text="wrap it as a gift", polarity="signal")], by=world.by, base_version=None
+    )
     assert one.version is None
     two = curate.apply(bare, [Step(action="add", text="hello", polarity="anti-signal")], by=world.by, base_version=None)
-    assert two.version is not None and two.version.number == 1 and two.version.offset == 0
+    assert two.version is not None
+    assert two.version.number == 1
+    assert two.version.offset == 0
 
 
 def test_dependencies_that_bring_others_along_are_named(world: World) -> None:
@@ -322,7 +363,8 @@ def test_a_system_actor_is_no_person(world: World) -> None:
     promoted = Step(action="add", text="stop this order", polarity="signal")
     curate.apply(world.cancel, [promoted], by=Actor(), base_version=1)
     exemplar = Exemplar.objects.get(artifact=world.cancel, text="stop this order")
-    assert not exemplar.decided_by_person and exemplar.decided_by is None
+    assert not exemplar.decided_by_person
+    assert exemplar.decided_by is None
 
 
 def test_the_inventory_row_is_never_behind(world: World) -> None:
