@@ -116,12 +116,6 @@ def _checked(place: Place, record: log.Conversation, report: Report) -> _Read | 
     if not values["external_id"].strip():
         report.reject(RowError(*place, "id", "The conversation has no id.", "Give each conversation an id of its own."))
         return None
-    for message in record.messages:
-        for name, limit in (("call_id", 200), ("requestor", 40)):
-            if len(getattr(message, name) or "") > limit:
-                where = f"messages[{message.index}].{name}"
-                report.reject(RowError(*place, where, f"{where} is too long.", f"Keep it to {limit} characters."))
-                return None
     values["scenario"] = values["scenario"] or values["external_id"]
     if not _is_finite(record.metadata):
         report.reject(RowError(*place, "metadata", "It holds a number that is not finite.", "Write it as text."))

@@ -16,6 +16,7 @@ from sq_core.conversation import clean_text
 from sq_core.readers import JudgementRow, RowError, read_judgements
 
 REASON_LIMIT = 10_000
+REMEMBERED = 5_000  # conversations whose states are kept at hand while a file is read
 Key = tuple[int, int, int, str, int]  # state, artifact text, judge, prompt version, repeat
 
 
@@ -124,7 +125,7 @@ def _store(context: _Context, batch: list[tuple[Place, JudgementRow]]) -> None:
 def _look_up(context: _Context, conversations: set[str]) -> None:
     """The states of conversations not met yet; forgotten again when a long file has met many."""
     missing = conversations - set(context.turns)
-    if len(context.turns) > 5_000:
+    if len(context.turns) > REMEMBERED:
         context.states.clear()
         context.turns.clear()
         missing = conversations
@@ -239,7 +240,7 @@ def _judge(context: _Context, place: Place, record: JudgementRow) -> Judge | Row
             return RowError(*place, "pass_mark", "The pass mark is 1: everything would pass.", "Give 2 to 5.")
         if len(name) > 120 or not name.strip():
             return RowError(*place, "judge", "The judge's name is empty or too long.", "Give 1 to 120 characters.")
-        kind = JudgeKind.HUMAN if name == "human" or name.startswith("human:") else JudgeKind.MODEL
+        kind = JudgeKind.MODEL if record.human is None else JudgeKind.HUMAN
         judge, _ = Judge.objects.get_or_create(
             inventory=context.inventory,
             name=name,

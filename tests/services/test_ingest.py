@@ -31,6 +31,7 @@ from console.services.ingest_conversations import addresses_judge, grow_conversa
 from console.services.ingest_exemplars import import_exemplars
 from console.services.ingest_judgements import import_judgements
 from console.services.inventories import create_inventory
+from sq_core.conversation import Conversation as LogConversation
 from sq_core.conversation import messages_from_json, prefix_digests
 
 pytestmark = pytest.mark.django_db
@@ -367,6 +368,13 @@ def test_what_an_agent_sends_grows_its_conversation(inventory: Inventory) -> Non
         grow_conversation(inventory, "x" * 201, first, by=ANA)
 
 
+def test_records_are_checked_as_rows_of_files_are(inventory: Inventory) -> None:
+    messages = messages_from_json([{"role": "user", "content": "hi"}])
+    records = [LogConversation(" ", messages), LogConversation("c" * 201, messages), LogConversation("c2", messages)]
+    report = import_conversations(inventory, records, by=ANA)
+    assert (report.stored, [error.field for error in report.errors]) == (1, ["id", "id"])
+
+
 # ---------------------------------------------------------------------------------------------------------- judgements
 @pytest.fixture
 def logged(inventory: Inventory, write: Write) -> Inventory:
@@ -479,6 +487,17 @@ def test_scores_are_stored_in_pieces(logged: Inventory, write: Write, monkeypatc
     report = import_judgements(logged, write(score(0), score(1), score(1, "other")), by=ANA, progress=seen.append)
     assert (report.stored, logged.label_revision) == (6, 3)
     assert seen == [4, 6]
+
+
+def test_a_long_file_forgets_conversations_and_finds_them_again(
+    logged: Inventory, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import_conversations(logged, write(talk("c2", "hi")), by=ANA)
+    monkeypatch.setattr("console.services.ingest_judgements.PIECE", 2)
+    monkeypatch.setattr("console.services.ingest_judgements.REMEMBERED", 1)
+    path = write(score(0), {**score(0), "conversation": "c2"}, score(1))
+    report = import_judgements(logged, path, by=ANA)
+    assert (report.stored, report.rejected) == (6, 0)
 
 
 # ----------------------------------------------------------------------------------------------------------- exemplars

@@ -76,6 +76,25 @@ def test_nothing_is_written_while_the_encoder_is_away(monkeypatch: pytest.Monkey
     assert not Inventory.objects.exists()
 
 
+@pytest.mark.parametrize(
+    ("identity", "message"), [(ValueError("dimension 0 is out of range"), "dimension 0"), ("x" * 301, "300")]
+)
+def test_an_encoder_that_cannot_be_used_is_refused_by_field(
+    identity: ValueError | str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Odd(FakeEncoder):
+        @property
+        def id(self) -> str:
+            if isinstance(identity, ValueError):
+                raise identity
+            return identity
+
+    monkeypatch.setattr(embed, "named_encoder", lambda name: Odd())
+    with pytest.raises(Invalid, match=message) as refused:
+        create_inventory("airline", by=ANA, encoder="openai:m:0")
+    assert refused.value.field == "encoder"
+
+
 def test_theta_pooling_and_expiry_make_one_release_with_the_next_operating_point() -> None:
     inventory = create_inventory("airline", by=ANA)
     update_inventory(inventory, by=ANA, theta=0.25, pooling="windowed", expiry={"others": 4}, reason="tried")
