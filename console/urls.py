@@ -3,7 +3,21 @@
 from django.urls import URLPattern, URLResolver, include, path
 
 from console.api.app import api
-from console.views import account, frame, home, policies, profile, releases, start, workbench, workbench_changes
+from console.views import (
+    account,
+    conversations,
+    frame,
+    home,
+    labels,
+    playground,
+    policies,
+    profile,
+    releases,
+    start,
+    why,
+    workbench,
+    workbench_changes,
+)
 
 # One inventory's pages. Views are called as view(request, inventory, …): permissions.require resolves ``inv``.
 inventory: list[URLPattern | URLResolver] = [
@@ -29,11 +43,12 @@ inventory: list[URLPattern | URLResolver] = [
     path("policies/<slug:key>/versions/<int:number>/rollback/", workbench_changes.rollback, name="policy-rollback"),
     path("policies/<slug:key>/versions/<int:number>/reproduce/", workbench_changes.reproduce, name="policy-reproduce"),
     path("changes/<slug:change>/undo/", workbench_changes.undo, name="undo"),
-    # -- conversations, why, playground (W3 replaces frame.soon by its views)
-    path("conversations/", frame.soon, name="conversations"),
-    path("conversations/<slug:conversation>/", frame.soon, name="conversation"),
-    path("conversations/<slug:conversation>/turns/<int:user_turn>/why/<slug:key>/", frame.soon, name="why"),
-    path("playground/", frame.soon, name="playground"),
+    # -- conversations, why, playground
+    path("conversations/", conversations.conversations, name="conversations"),
+    path("conversations/<slug:conversation>/", conversations.conversation, name="conversation"),
+    path("conversations/<slug:conversation>/turns/<int:user_turn>/why/<slug:key>/", why.why_page, name="why"),
+    path("conversations/<slug:conversation>/turns/<int:user_turn>/label/<slug:key>/", labels.label, name="label"),
+    path("playground/", playground.playground, name="playground"),
 ]
 
 urlpatterns: list[URLPattern | URLResolver] = [

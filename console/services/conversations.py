@@ -1,0 +1,446 @@
+"""Conversations as pages read them: the list with what is selected at each one's last turn, and one with its turns' marks.
+
+Few queries whatever the length: outcomes are worked out from the cached score table, opinions are read in one query.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from django.db.models import (
+    BooleanField,
+    Case,
+    Exists,
+    F,
+    FilteredRelation,
+    OuterRef,
+    Q,
+    QuerySet,
+    Subquery,
+    Value,
+    When,
+)
+from django.db.models.fields import TextField
+
+from console.models import (
+    Conversation,
+    Discovery,
+    Inventory,
+    JudgeKind,
+    Judgement,
+    Message,
+    OperatingPoint,
+    Origin,
+    QueryState,
+)
+from console.services import embed, table
+from console.services.errors import NotFound
+from console.services.ingest_conversations import addresses_judge
+from console.services.runtime import runtime
+from sq_core.bundle import Bundle
+from sq_core.decision import Label, Outcome, Reason
+from sq_core.session import ConversationVectors
+
+PAGE = 25
+REPLACED = "\ufffd"
+
+
+@dataclass(frozen=True)
+class Ground:
+    """What decides now (the newest release) and what it decides on; ``states`` is None before the first fit."""
+
+    inventory: Inventory
+    bundle: Bundle
+    point: OperatingPoint
+    states: table.StateTable | None
+
+    def vectors(self, conversation: int, *, last: bool = False) -> ConversationVectors | None:
+        """The stored views of a conversation up to its first turn without vectors; with ``last`` only what decides the
+        last of them. None when it has none.
+        """
+        if self.states is None:
+            return None
+        low, high = np.searchsorted(self.states.conversation_ids, [conversation, conversation + 1])
+        turns = self.states.user_turns[low:high]
+        ready = int(np.argmin(np.append(turns == np.arange(len(turns)), False)))
+        if ready == 0:
+            return None
+        start = low + ready - 1 if last and not self.bundle.operating_point.expiry.on else low
+        return ConversationVectors(
+            cumulative=self.states.views.cumulative[start : low + ready],
+            turns=self.states.views.turns[low : low + ready],
+        )
+
+
+def ground(inventory: Inventory) -> Ground:
+    """Three queries, none of them over the log, once the caches are warm."""
+    point = OperatingPoint.objects.current().select_related("centre").get(inventory=inventory)
+    bundle = runtime(inventory, "draft")
+    return Ground(inventory, bundle, point, table.state_table(inventory, point.centre) if point.centre else None)
+
+
+def names_of(bundle: Bundle) -> dict[str, str]:
+    return {artifact.key: artifact.name for artifact in bundle.artifacts}
+
+
+# ------------------------------------------------------------------------------------------------------------------- list
+@dataclass(frozen=True)
+class Filters:
+    """What the address of the list asks for; ``flag`` is judge, replaced or unscored."""
+
+    q: str = ""
+    channel: str = ""
+    scenario: str = ""
+    flag: str = ""
+
+    @property
+    def any(self) -> bool:
+        return bool(self.q or self.channel or self.scenario or self.flag)
+
+
+FLAGS = ("judge", "replaced", "unscored")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of the list. ``selected`` are the policies' keys at the last turn, strongest first; None = not scored.
+
+    ``live``: production recorded them; otherwise they are worked out now.
+    """
+
+    conversation: Conversation
+    selected: list[str] | None
+    live: bool
+    scored: int
+    judged: int
+    pairs: int
+
+    @property
+    def coverage(self) -> float | None:
+        return min(1.0, self.judged / self.pairs) if self.pairs else None
+
+    @property
+    def unscored(self) -> int:
+        return self.conversation.user_turn_count - self.scored
+
+
+@dataclass(frozen=True)
+class Page:
+    rows: list[Row]
+    next: str | None
+    ground: Ground
+
+
+def page(inventory: Inventory, filters: Filters, *, after: str = "", size: int = PAGE) -> Page:
+    """Newest first (by the order of import, a total order); ``after`` is the public id of the last row before."""
+    here = ground(inventory)
+    rows = _matching(inventory, filters)
+    if after:
+        last = Conversation.objects.filter(inventory=inventory, public_id=after).values("pk")
+        rows = rows.filter(pk__lt=Subquery(last))
+    found = list(rows.order_by("-pk")[: size + 1])
+    shown = found[:size]
+    return Page(_rows(here, shown), shown[-1].public_id if len(found) > size else None, here)
+
+
+def _matching(inventory: Inventory, filters: Filters) -> "QuerySet[Conversation]":
+    rows = Conversation.objects.filter(inventory=inventory)
+    if filters.q:
+        said = Message.objects.filter(conversation=OuterRef("pk"), content__icontains=filters.q)
+        rows = rows.filter(Q(external_id__icontains=filters.q) | Q(scenario__icontains=filters.q) | Exists(said))
+    if filters.channel:
+        rows = rows.filter(channel=filters.channel)
+    if filters.scenario:
+        rows = rows.filter(scenario=filters.scenario)
+    if filters.flag == "judge":
+        rows = rows.filter(addresses_judge=True)
+    elif filters.flag == "replaced":
+        rows = rows.filter(replaced_characters__gt=0)
+    elif filters.flag == "unscored":
+        rows = rows.filter(Exists(embed.pending_states(inventory).filter(conversation=OuterRef("pk"))))
+    return rows
+
+
+def _rows(here: Ground, conversations: Sequence[Conversation]) -> list[Row]:
+    ids = [c.pk for c in conversations]
+    judged = _judged_pairs(here.inventory, ids)
+    live = _live_selected(ids)
+    result = []
+    for conversation in conversations:
+        recorded = live.get(conversation.pk)
+        scored = _scored(here, conversation.pk)
+        selected = recorded
+        if recorded is None and scored == conversation.user_turn_count:
+            vectors = here.vectors(conversation.pk, last=True)
+            selected = None if vectors is None else strongest(here.bundle.outcomes(vectors)[-1])
+        result.append(
+            Row(
+                conversation=conversation,
+                selected=selected,
+                live=recorded is not None,
+                scored=scored,
+                judged=judged.get(conversation.pk, 0),
+                pairs=conversation.user_turn_count * len(here.bundle.artifacts),
+            )
+        )
+    return result
+
+
+def _scored(here: Ground, conversation: int) -> int:
+    vectors = here.vectors(conversation, last=True)
+    return 0 if vectors is None else len(vectors.turns)
+
+
+def strongest(outcomes: Iterable[Outcome]) -> list[str]:
+    """The keys of what is selected, the largest distance over its cut-off first; what has no margin comes last."""
+    fired = [o for o in outcomes if o.fired]
+    return [o.artifact for o in sorted(fired, key=lambda o: (-_distance(o), o.artifact))]
+
+
+def _distance(outcome: Outcome) -> float:
+    return -np.inf if outcome.margin is None or outcome.cutoff is None else outcome.margin - outcome.cutoff
+
+
+def _judged_pairs(inventory: Inventory, ids: list[int]) -> dict[int, int]:
+    """(turn, policy) pairs that the inventory's AI reviewer has scored, per conversation."""
+    result: dict[int, int] = {}
+    rows = (
+        Judgement.objects.filter(
+            state__conversation__in=ids, judge=inventory.judge_id, artifact_text__to_release__isnull=True
+        )
+        .values_list("state__conversation_id", "state_id", "artifact_text_id")
+        .distinct()
+    )
+    for conversation, _state, _text in rows:
+        result[conversation] = result.get(conversation, 0) + 1
+    return result
+
+
+def _live_selected(ids: list[int]) -> dict[int, list[str]]:
+    """What production recorded at each conversation's last turn, by its newest answer."""
+    rows = (
+        Discovery.objects.filter(
+            origin=Origin.LIVE,
+            state__conversation__in=ids,
+            state__user_turn=F("state__conversation__user_turn_count") - 1,
+        )
+        .order_by("pk", F("decisions__margin").desc(nulls_last=True), "decisions__pk")
+        .values_list("state__conversation_id", "pk", "decisions__artifact__key", "decisions__fired")
+    )
+    newest: dict[int, int] = {}
+    result: dict[int, list[str]] = {}
+    for conversation, discovery, key, fired in rows:
+        if newest.get(conversation) != discovery:
+            newest[conversation], result[conversation] = discovery, []
+        if key and fired:
+            result[conversation].append(key)
+    return result
+
+
+# ------------------------------------------------------------------------------------------------------ one conversation
+@dataclass(frozen=True)
+class Opinion:
+    """The newest score of one judge or person for one policy at one turn. ``reason`` only at the turn that is read."""
+
+    judge: str
+    kind: str
+    score: int
+    relevant: bool
+    reason: str
+    rubric: str
+    prompt_version: str
+
+
+@dataclass
+class Turn:
+    """A user turn with its marks. ``outcomes`` is None where the encoder has not read it."""
+
+    user_turn: int
+    message_index: int
+    state: int
+    outcomes: tuple[Outcome, ...] | None = None
+    started: list[Outcome] = field(default_factory=list)  # selected here and not at the turn before, strongest first
+    needed: set[str] = field(default_factory=set)  # the AI reviewer says so
+    labelled: set[str] = field(default_factory=set)  # people have
+    pinned: set[str] = field(default_factory=set)
+    flagged: bool = False
+
+    @property
+    def scored(self) -> bool:
+        return self.outcomes is not None
+
+    @property
+    def selected(self) -> int:
+        return sum(o.fired for o in self.outcomes or ())
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A policy at one turn: the classifier's word, the AI reviewer's and people's, never merged."""
+
+    key: str
+    name: str
+    text: str
+    outcome: Outcome | None
+    judge: Opinion | None
+    people: list[Opinion]
+    pinned: bool
+
+    @property
+    def distance(self) -> float | None:
+        o = self.outcome
+        return None if o is None or o.margin is None or o.cutoff is None else o.margin - o.cutoff
+
+    @property
+    def disagreement(self) -> str:
+        """missed (needed, not selected), extra (selected, not needed) or "": where model and AI reviewer differ."""
+        if self.outcome is None or self.judge is None or self.outcome.reason in {Reason.ALWAYS, Reason.UNFITTED}:
+            return ""
+        if self.judge.relevant == self.outcome.fired or self.outcome.outcome is Label.OFF:
+            return ""
+        return "missed" if self.judge.relevant else "extra"
+
+
+@dataclass
+class Talk:
+    """One conversation, all of it: messages, turns with their marks, and what everybody said of each policy."""
+
+    conversation: Conversation
+    ground: Ground
+    messages: list[Message]
+    turns: list[Turn]
+    opinions: dict[tuple[int, str], list[Opinion]]
+    at: int  # the user turn whose reasons were read
+    live: bool  # production has recorded decisions about it
+
+    @property
+    def bundle(self) -> Bundle:
+        return self.ground.bundle
+
+    @property
+    def unscored(self) -> int:
+        return sum(not turn.scored for turn in self.turns)
+
+    def judge(self, user_turn: int, key: str) -> Opinion | None:
+        judge = self.ground.inventory.judge_id
+        return next((o for o in self.opinions.get((user_turn, key), []) if judge and o.kind == JudgeKind.MODEL), None)
+
+    def transition(self, key: str) -> int | None:
+        """The user turn at which the AI reviewer first gave its highest score, if that passes."""
+        scores = [
+            (o.score, -turn.user_turn, o.relevant) for turn in self.turns if (o := self.judge(turn.user_turn, key))
+        ]
+        top = max(scores, default=None)
+        return -top[1] if top and top[2] else None
+
+    def policies(self, user_turn: int) -> list[Policy]:
+        """Every policy of the newest release at a turn, in the inventory's order."""
+        turn = self.turns[user_turn]
+        outcomes = {o.artifact: o for o in turn.outcomes or ()}
+        return [
+            Policy(
+                key=a.key,
+                name=a.name,
+                text=a.text,
+                outcome=outcomes.get(a.key),
+                judge=self.judge(user_turn, a.key),
+                people=[o for o in self.opinions.get((user_turn, a.key), []) if o.kind == JudgeKind.HUMAN],
+                pinned=a.key in turn.pinned,
+            )
+            for a in self.bundle.artifacts
+        ]
+
+
+def get_conversation(inventory: Inventory, name: str) -> Conversation:
+    """By its public id, or else by its own. Raises NotFound."""
+    live = Discovery.objects.filter(state__conversation=OuterRef("pk"), origin=Origin.LIVE)
+    rows = (
+        Conversation.objects.filter(Q(public_id=name) | Q(external_id=name), inventory=inventory)
+        .annotate(by_public_id=Case(When(public_id=name, then=Value(1)), default=Value(0)), has_live=Exists(live))
+        .order_by("-by_public_id")
+    )
+    found = rows.first()
+    if found is None:
+        raise NotFound(f"There is no conversation {name!r} in {inventory.slug}.", field="conversation")
+    return found
+
+
+def talk(inventory: Inventory, name: str, *, user_turn: int | None = None) -> Talk:
+    """A conversation with everything its page shows; reasons are read for ``user_turn`` (default: the last). Raises
+    NotFound.
+    """
+    conversation = get_conversation(inventory, name)
+    here = ground(inventory)
+    messages = list(Message.objects.filter(conversation=conversation))
+    turns = _turns(conversation, here)
+    at = len(turns) - 1 if user_turn is None or user_turn >= len(turns) else user_turn
+    opinions = _opinions(conversation, inventory, at)
+    _mark(turns, messages, opinions)
+    return Talk(conversation, here, messages, turns, opinions, at, live=bool(getattr(conversation, "has_live", False)))
+
+
+def _turns(conversation: Conversation, here: Ground) -> list[Turn]:
+    """States with their pins (one query), and the outcomes at those the encoder has read."""
+    turns: dict[int, Turn] = {}
+    current = FilteredRelation("pins", condition=Q(pins__to_release__isnull=True))
+    rows = (
+        QueryState.objects.filter(conversation=conversation)
+        .annotate(current=current)
+        .order_by("user_turn")
+        .values_list("user_turn", "message_index", "pk", "current__artifact__key")
+    )
+    for user_turn, message_index, pk, pinned in rows:
+        turn = turns.setdefault(user_turn, Turn(user_turn, message_index, pk))
+        if pinned:
+            turn.pinned.add(pinned)
+    result = list(turns.values())
+    vectors = here.vectors(conversation.pk)
+    outcomes = here.bundle.outcomes(vectors) if vectors is not None else ()
+    before: set[str] = set()
+    for turn, found in zip(result, outcomes, strict=False):
+        turn.outcomes = found
+        fired = {o.artifact: o for o in found if o.fired and o.reason not in {Reason.ALWAYS, Reason.UNFITTED}}
+        turn.started = sorted(
+            (o for k, o in fired.items() if k not in before), key=lambda o: (-_distance(o), o.artifact)
+        )
+        before = set(fired)
+    return result
+
+
+def _opinions(conversation: Conversation, inventory: Inventory, at: int) -> dict[tuple[int, str], list[Opinion]]:
+    """Per (user turn, policy) the newest score of the inventory's AI reviewer and of each person."""
+    rows = (
+        Judgement.objects.filter(state__conversation=conversation, artifact_text__to_release__isnull=True)
+        .filter(Q(judge=inventory.judge_id) | Q(judge__kind=JudgeKind.HUMAN))
+        .annotate(
+            here=Case(When(state__user_turn=at, then=True), default=False, output_field=BooleanField()),
+            said=Case(
+                When(state__user_turn=at, then=F("reason")), default=Value(""), output_field=TextField()
+            ),  # the rest of the reasons stay in the database
+        )
+        .order_by("pk")
+        .values_list(
+            "state__user_turn", "artifact_text__artifact__key", "judge__name", "judge__kind", "judge__pass_mark",
+            "judge__rubric", "prompt_version", "score", "said",
+        )
+    )  # fmt: skip
+    newest: dict[tuple[int, str], dict[str, Opinion]] = {}
+    for user_turn, key, name, kind, pass_mark, rubric, prompt, score, said in rows:
+        mine = newest.setdefault((user_turn, key), {})
+        mine.pop(name, None)  # the newest stands last
+        mine[name] = Opinion(name, kind, score, score >= pass_mark, said, rubric, prompt)
+    return {pair: list(reversed(found.values())) for pair, found in newest.items()}
+
+
+def _mark(turns: list[Turn], messages: list[Message], opinions: dict[tuple[int, str], list[Opinion]]) -> None:
+    text = {message.index: message.content for message in messages}
+    for turn in turns:
+        content = text.get(turn.message_index, "")
+        turn.flagged = REPLACED in content or addresses_judge(content)
+    for (user_turn, key), found in opinions.items():
+        if user_turn >= len(turns):
+            continue
+        if any(o.kind == JudgeKind.HUMAN for o in found):
+            turns[user_turn].labelled.add(key)
+        if any(o.kind == JudgeKind.MODEL and o.relevant for o in found):
+            turns[user_turn].needed.add(key)

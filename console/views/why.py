@@ -1,0 +1,137 @@
+"""Why a policy was selected at a turn or not: a page, a drawer of the conversation's page, a file for a ticket."""
+
+import re
+from datetime import UTC, datetime
+from typing import Any
+
+from django.http import HttpResponse
+from django.shortcuts import render
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_GET
+
+from console.models import Inventory, Role
+from console.permissions import Request, require, wants_part
+from console.presenters import why as words
+from console.services import conversations, runtime, why
+from console.services.artifacts import get_artifact
+from console.services.errors import Invalid, NotFound
+from console.services.human_labels import judge_name
+from console.services.why import Why
+from sq_core.decision import Outcome
+
+OTHERS = 12
+LISTED_TERMS = 200
+
+
+@require_GET
+@require(Role.VIEWER)
+def why_page(request: Request, inventory: Inventory, conversation: str, user_turn: int, key: str) -> HttpResponse:
+    """``?as_of=`` a time in UTC, ``?release=`` live, draft or a number, ``?format=json|text`` a file to take away."""
+    row = conversations.get_conversation(inventory, conversation)
+    artifact = get_artifact(inventory, key)
+    error, status = "", 200
+    moment: datetime | None = None
+    release: runtime.ReleaseName | None = None
+    try:
+        moment = moment_of(request.GET.get("as_of", ""))
+        release = release_of(request.GET.get("release", ""))
+        found = why.explain(inventory, row, user_turn, artifact, release=release, as_of=moment)
+    except (Invalid, NotFound) as refusal:
+        if refusal.field not in {"as_of", "release"}:
+            raise
+        error, status, moment, release = f"{refusal.message} {refusal.hint}".strip(), 422, None, None
+        found = why.explain(inventory, row, user_turn, artifact)
+    bundle = runtime.runtime(inventory, found.release)
+    names = conversations.names_of(bundle)
+    span = why.version_span(artifact, found.version)
+    if request.GET.get("format") in {"json", "text"} and not error:
+        return _file(request.GET["format"], found, name=names[key], span=span, names=names)
+    context = {
+        "why": found,
+        "artifact": artifact,
+        "name": names[key],
+        "text": bundle.artifact(key).text,
+        "names": names,
+        "conversation": row,
+        "state": row.states.get(user_turn=user_turn),
+        "message": _message(row, user_turn),
+        "triage": words.triage(found),
+        "missed": found.scored and not found.fired and words.judged_relevant(found),
+        "lead": words.lead(found, technical=request.user.technical_terms),
+        "sentence": words.sentence(found, span=span, names=names),
+        "origin_text": words.origin_text(found),
+        "differs": words.differs(found),
+        "views": [(view, words.view_name(view, user_turn)) for view in found.views],
+        "term_rows": _terms(found),
+        "longest": max((abs(row.value) for row in found.terms), default=1.0) or 1.0,
+        "judges": [w for w in found.witnesses if w.kind == "model"],
+        "people": [w for w in found.witnesses if w.kind == "human"],
+        "mine": next((w.score for w in found.witnesses if w.judge == judge_name(request.user)), None),
+        "others": _others(inventory, row, user_turn, key, found),
+        "as_of": request.GET.get("as_of", ""),
+        "error": error,
+        "scores": range(1, 6),
+        "part": wants_part(request),
+    }
+    return render(request, "why/drawer.html" if wants_part(request) else "why/why.html", context, status=status)
+
+
+def moment_of(text: str) -> datetime | None:
+    """A time of an address; without a zone it is UTC. Raises Invalid."""
+    if not text.strip():
+        return None
+    try:
+        moment = datetime.fromisoformat(text.strip())
+    except ValueError:
+        hint = _("Write 2026-03-02T16:04Z.")
+        raise Invalid(_("%(text)s is no time.") % {"text": text[:40]}, field="as_of", hint=hint) from None
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
+
+
+def release_of(text: str) -> runtime.ReleaseName | None:
+    if not text:
+        return None
+    if text == "live" or text == "draft":
+        return text  # type: ignore[return-value]
+    if text.isdecimal() and text.isascii() and len(text) < 9:
+        return int(text)
+    raise Invalid(
+        _("%(text)s is no release.") % {"text": text[:40]}, field="release", hint=_("Give live, draft or a number.")
+    )
+
+
+def _file(kind: str, found: Why, *, name: str, **more: Any) -> HttpResponse:
+    body = words.to_json(found) if kind == "json" else words.to_text(found, name=name, **more)
+    content_type = "application/json" if kind == "json" else "text/plain; charset=utf-8"
+    response = HttpResponse(body, content_type=content_type)
+    safe = re.sub(r"[^A-Za-z0-9._-]+", "-", found.conversation)[:60].strip("-.") or "conversation"
+    extension = "json" if kind == "json" else "txt"
+    response["Content-Disposition"] = (
+        f'attachment; filename="why-{safe}-{found.user_turn}-{found.artifact}.{extension}"'
+    )
+    return response
+
+
+def _message(row: Any, user_turn: int) -> str:
+    state = row.states.get(user_turn=user_turn)
+    return str(row.messages.values_list("content", flat=True).get(index=state.message_index))
+
+
+def _terms(found: Why) -> list[dict[str, Any]]:
+    """The terms, largest first, each with where its example came from."""
+    origins = why.exemplar_origin([row.exemplar for row in found.terms])
+    flips = {row.exemplar for row in found.would_flip}
+    return [
+        {"row": row, "origin": origins.get(row.exemplar), "flips": row.exemplar in flips}
+        for row in found.terms[:LISTED_TERMS]
+    ]
+
+
+def _others(inventory: Inventory, row: Any, user_turn: int, key: str, found: Why) -> list[Outcome]:
+    """The other policies selected at this turn under the same release, strongest first."""
+    from console.services.score import conversation_outcomes
+
+    turns = conversation_outcomes(inventory, row, release=found.release)
+    outcomes = turns[user_turn] if user_turn < len(turns) else None
+    fired = [o for o in outcomes or () if o.fired and o.artifact != key]
+    return sorted(fired, key=lambda o: (o.margin is None, (o.cutoff or 0.0) - (o.margin or 0.0), o.artifact))
