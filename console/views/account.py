@@ -9,7 +9,7 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
 
 from console.forms import SignInForm
-from console.views.frame import local_next
+from console.views.frame import local_next, posted
 
 
 @sensitive_post_parameters("password")
@@ -19,7 +19,7 @@ def sign_in(request: HttpRequest) -> HttpResponse:
     back = local_next(request, "/")
     if request.user.is_authenticated:
         return redirect(back)
-    form = SignInForm(request, data=request.POST or None)
+    form = SignInForm(request, data=posted(request))
     if request.method == "POST" and form.is_valid():
         user = form.get_user()
         since = user.last_login or timezone.now()

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect
 from django.urls import get_resolver, reverse
 from django.utils.functional import Promise, SimpleLazyObject
@@ -125,6 +125,11 @@ def frame(request: HttpRequest) -> dict[str, Any]:
 def say(request: HttpRequest, text: str, *, undo: str = "", error: bool = False) -> None:
     """The result of an action in one line, with the address that undoes it: in #status of the next page or partial."""
     messages.add_message(request, messages.ERROR if error else messages.SUCCESS, text, extra_tags=undo)
+
+
+def posted(request: HttpRequest) -> QueryDict | None:
+    """What a form is bound to: an empty POST is a POST all the same."""
+    return request.POST if request.method == "POST" else None
 
 
 def local_next(request: HttpRequest, fallback: str) -> str:

@@ -15,7 +15,7 @@ from console.permissions import Request, actor_of, require, wants_part
 from console.presenters import policies as rows_of
 from console.services import artifacts, authoring, curate, fit
 from console.services.errors import Invalid, Unavailable
-from console.views.frame import say
+from console.views.frame import posted, say
 
 STATE_LABELS = {
     "under_target": gettext_lazy("caught under target"),
@@ -72,7 +72,7 @@ def _mode(row: rows_of.Row) -> str:
 @require_http_methods(["GET", "HEAD", "POST"])
 @require(Role.AUTHOR)
 def policy_new(request: Request, inventory: Inventory) -> HttpResponse:
-    form = PolicyForm(request.POST or None)
+    form = PolicyForm(posted(request))
     if request.method == "POST" and form.is_valid():
         written = _written(form)
         try:
@@ -97,7 +97,7 @@ def _created(saved: authoring.Saved) -> str:
 @require(Role.AUTHOR)
 def policy_edit(request: Request, inventory: Inventory, key: str) -> HttpResponse:
     artifact = artifacts.get_artifact(inventory, key)
-    form = PolicyForm(request.POST or None, editing=True, initial=_initial(artifact))
+    form = PolicyForm(posted(request), editing=True, initial=_initial(artifact))
     if request.method == "POST" and form.is_valid():
         written = _written(form, artifact)
         try:

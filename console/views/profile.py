@@ -9,7 +9,7 @@ from console.forms import ProfileForm, add_service_error
 from console.permissions import Request, actor_of, signed_in
 from console.services.errors import Invalid
 from console.services.profile import update_profile
-from console.views.frame import OWN_KEYS, THEMES, local_next, say
+from console.views.frame import OWN_KEYS, THEMES, local_next, posted, say
 
 YEAR = 365 * 24 * 3600
 
@@ -17,7 +17,7 @@ YEAR = 365 * 24 * 3600
 @signed_in
 @require_http_methods(["GET", "HEAD", "POST"])
 def profile(request: Request) -> HttpResponse:
-    form = ProfileForm(request.POST or None, user=request.user, keys=OWN_KEYS)
+    form = ProfileForm(posted(request), user=request.user, keys=OWN_KEYS)
     if request.method == "POST" and form.is_valid():
         chosen = form.cleaned_data
         try:

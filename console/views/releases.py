@@ -13,7 +13,7 @@ from console.permissions import Request, actor_of, require, wants_part
 from console.presenters import releases as shown
 from console.services import releases as service
 from console.services.errors import Invalid
-from console.views.frame import say
+from console.views.frame import posted, say
 
 
 @require_GET
@@ -46,7 +46,7 @@ def release_diff(request: Request, inventory: Inventory, a: int, b: int) -> Http
 @require(Role.PUBLISHER)
 def go_live(request: Request, inventory: Inventory, number: int) -> HttpResponse:
     """What agents would get in place of the live release, then the switch."""
-    release, form = service.get_release(inventory, number), ReleaseForm(request.POST or None)
+    release, form = service.get_release(inventory, number), ReleaseForm(posted(request))
     if request.method == "POST" and form.is_valid():
         try:
             service.go_live(inventory, number, by=actor_of(request), reason=form.cleaned_data["reason"])
@@ -68,7 +68,7 @@ def go_live(request: Request, inventory: Inventory, number: int) -> HttpResponse
 @require(Role.PUBLISHER)
 def rollback(request: Request, inventory: Inventory, number: int) -> HttpResponse:
     """What would change if everything went back to a release, then a new release with its content."""
-    release, form = service.get_release(inventory, number), ReleaseForm(request.POST or None)
+    release, form = service.get_release(inventory, number), ReleaseForm(posted(request))
     if request.method == "POST" and form.is_valid():
         try:
             made = service.rollback_all(inventory, number, by=actor_of(request), reason=form.cleaned_data["reason"])
