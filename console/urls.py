@@ -7,6 +7,7 @@ from console.views import (
     account,
     conversations,
     frame,
+    health,
     home,
     labels,
     playground,
@@ -62,7 +63,9 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("profile/theme/", profile.theme, name="theme"),
     path("profile/terms/", profile.terms, name="terms"),
     path("i/<slug:inv>/", include(inventory)),
-    # -- health (console/views/health.py)
+    # -- health
+    path("healthz", health.healthz, name="healthz"),
+    path("readyz", health.readyz, name="readyz"),
     # -- API (console/api)
     path("api/v1/", api.urls),
 ]

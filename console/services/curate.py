@@ -26,6 +26,7 @@ from console.services.actor import SYSTEM, Actor
 from console.services.errors import Conflict, Invalid, NotFound
 from console.services.fit import Basis, Draft
 from console.services.impact import Impact
+from console.services.inventories import current_point
 from console.services.plan import Plan, Step, make_plan, restoring_plan, snapshot
 from console.services.revision import Revision, lock_artifact, revision
 from sq_core import embedding
@@ -130,7 +131,7 @@ def _undoable(change: Change) -> Artifact:
 
 
 def _undo_plan(artifact: Artifact, by: Actor, change: Change) -> Plan:
-    plan = restoring_plan(artifact, by, before=change.before, after=change.after)
+    plan = restoring_plan(artifact, by, before=change.before or {}, after=change.after or {})
     plan.forces_version = plan.forces_version and change.action != "pin"
     return plan
 
@@ -169,11 +170,16 @@ def _drafted(plan: Plan, ground: Basis, known: dict[str, embedding.Vectors]) -> 
     return fit.draft_version(ground, rows, known=known, cured=plan.cured)
 
 
-def _assessed(plan: Plan, ground: Basis, draft: Draft | None, known: dict[str, embedding.Vectors]) -> Impact:
+def _assessed(
+    plan: Plan, ground: Basis, draft: Draft | None, known: dict[str, embedding.Vectors], *, offer: bool = False
+) -> Impact:
+    """The effect; with ``offer`` also the look-alike to go with a promotion, which only a preview needs."""
     dropped = {pin.pk for pin in plan.dropped_pins}
     pins = [p for p in Pin.objects.current().filter(artifact=plan.artifact) if p.pk not in dropped]
     added = [e for before, e in plan.touched.values() if before is None or before["status"] != e.status]
     result = impact.assess(ground, draft, pins=pins, cured=plan.cured, added=added)
+    if not offer:
+        return result
     promoted = [e for e in added if e.polarity == Polarity.SIGNAL and e.status == ExemplarStatus.PROMOTED]
     if len(promoted) == 1 and len(plan.touched) == 1 and len(ground.states):
         key = vector_key(ground.point.encoder_id, promoted[0].text)
@@ -185,12 +191,12 @@ def _assessed(plan: Plan, ground: Basis, draft: Draft | None, known: dict[str, e
 
 def _preview(artifact: Artifact, make: PlanMaker, by: Actor) -> Impact:
     plan = make(artifact, by)
-    point = fit.current_point(artifact.inventory)
+    point = current_point(artifact.inventory)
     if point.centre is None:
         return Impact(base_version=None, warnings=["The first fit of this inventory will fix its centre."])
     known = _known_vectors(plan, artifact.inventory)
     ground = fit.basis(artifact)
-    return _assessed(plan, ground, _drafted(plan, ground, known), known)
+    return _assessed(plan, ground, _drafted(plan, ground, known), known, offer=True)
 
 
 def _check_base(artifact: Artifact, base_version: int | None) -> None:
@@ -216,6 +222,7 @@ def _apply(
     action: str,
     reverts: Change | None = None,
 ) -> Applied:
+    _check_base(artifact, base_version)  # before the steps are looked at: on a moved base they mean something else
     early = make(artifact, by)
     if _both_sides(_rows(early)):
         fit.ensure_centre(artifact.inventory, by=by)
@@ -229,7 +236,7 @@ def _apply(
             raise Conflict(f"{artifact.key} is archived.", hint="Restore it first.")
         plan = make(artifact, by)
         draft, effect, ground = None, Impact(base_version=base_version), None
-        if fit.current_point(artifact.inventory).centre is not None:
+        if current_point(artifact.inventory).centre is not None:
             ground = fit.basis(artifact)
             draft = _drafted(plan, ground, known)
             effect = _assessed(plan, ground, draft, known)

@@ -4,8 +4,9 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from importlib.metadata import version as library_version
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from django.db.models import Max
@@ -44,6 +45,11 @@ MIN_SIDES = "A policy needs at least one show example and one don't-show example
 RowVectors = Mapping[str, embedding.Vectors]  # vector key -> unit vector
 
 
+def core_weight(name: str) -> Literal["balanced"] | None:
+    """The core's word for an inventory's class weights."""
+    return "balanced" if name == ClassWeight.BALANCED else None
+
+
 def in_fit(exemplar: Exemplar, fit_set: str) -> bool:
     """Whether a version is fitted on it: the genre's own, and always what a person promoted, wrote or imported as their own."""
     own = exemplar.source in {Source.WRITTEN, Source.IMPORTED} or exemplar.decided_by_person
@@ -70,6 +76,11 @@ class Basis:
     @property
     def core_centre(self) -> embedding.Centre:
         return table.core_centre(self.centre)
+
+    @cached_property
+    def labels(self) -> table.Labels:
+        """Read once: a draft, its offset, its metrics and its effect ask for them in turn."""
+        return table.labels_of(self.inventory, self.states, self.artifact)
 
 
 def active_version(artifact: Artifact) -> ClassifierVersion | None:
@@ -142,7 +153,7 @@ def draft_version(
         raise Invalid(MIN_SIDES, hint="Add an example to the empty side.")
     raw = exemplar_vectors(rows, basis.point.encoder_id, known or {})
     vectors = embedding.centre_and_normalise(raw, basis.core_centre)
-    weight = "balanced" if basis.inventory.class_weight == ClassWeight.BALANCED else None
+    weight = core_weight(basis.inventory.class_weight)
     started = time.perf_counter()
     fit = fit_classifier(vectors[:signals], vectors[signals:], C=basis.inventory.inverse_penalty, class_weight=weight)
     fit_ms = (time.perf_counter() - started) * 1000
@@ -154,7 +165,7 @@ def draft_version(
         base=basis.base,
         twin=twin_of(basis, bare),
         states=basis.states,
-        labels=table.labels_of(basis.inventory, basis.states, basis.artifact),
+        labels=basis.labels,
         margins=margins,
         left_out=left_out,
         cured=cured,
@@ -202,7 +213,7 @@ def metrics_of(
     """Counts on the judged states outside the leaking scenarios; {} where nothing is embedded yet."""
     if not len(basis.states):
         return {}
-    labels = table.labels_of(basis.inventory, basis.states, basis.artifact)
+    labels = basis.labels
     counted = labels.judged & ~left_out
     fired, relevant = margins > cutoff, labels.relevant
     return {
@@ -279,7 +290,7 @@ def save_version(draft: Draft, revision: Revision, *, reason: str = "") -> Class
 def store_version(revision: Revision, basis: Basis, **content: Any) -> ClassifierVersion:
     """Close the base (its row count checked) and insert the next number."""
     artifact, base = basis.artifact, basis.base
-    closed = revision.close(ClassifierVersion.objects.filter(artifact=artifact, pk=base.pk if base else None))
+    closed = revision.close(ClassifierVersion.objects.filter(artifact=artifact, pk=base.pk)) if base else 0
     if base and closed != 1:
         newest = active_version(artifact)
         raise Conflict(
@@ -434,7 +445,7 @@ def reproduce(version: ClassifierVersion) -> Reproduction:
         stored = dict(zip(keys, fresh, strict=True))
     vectors = embedding.centre_and_normalise(np.stack([stored[k] for k in keys]), table.core_centre(version.centre))
     signals = np.array([row["polarity"] == Polarity.SIGNAL for row in version.exemplars])
-    weight = "balanced" if version.class_weight == ClassWeight.BALANCED else None
+    weight = core_weight(version.class_weight)
     again = fit_classifier(vectors[signals], vectors[~signals], C=version.inverse_penalty, class_weight=weight)
     old = table.classifier_of(version)
     difference = float(np.abs(again.weights.astype(np.float32).astype(np.float64) - old.weights).max())

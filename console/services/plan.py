@@ -274,7 +274,7 @@ def _unpin(plan: Plan, step: Step) -> None:
 
 def _state(plan: Plan, pk: int | None) -> QueryState:
     state = (
-        QueryState.objects.filter(pk=pk, conversation__inventory=plan.artifact.inventory_id)
+        QueryState.objects.filter(pk__in=[pk], conversation__inventory=plan.artifact.inventory_id)
         .select_related("conversation")
         .first()
     )

@@ -20,7 +20,7 @@ from console.models import (
 from console.services import audit, curate, fit, impact, table
 from console.services.actor import Actor
 from console.services.errors import Invalid, NotFound
-from console.services.inventories import new_point
+from console.services.inventories import current_point, new_point
 from console.services.revision import Revision, revision
 from sq_core.scoring import cut_off
 
@@ -91,9 +91,11 @@ def diff(inventory: Inventory, a: int, b: int) -> ReleaseDiff:
     old, new = _versions_at(inventory, a), _versions_at(inventory, b)
     for pk in sorted(set(old) | set(new)):
         before, after = old.get(pk), new.get(pk)
-        if before != after:
-            key = (after or before).artifact.key  # type: ignore[union-attr]
-            result.versions.append((key, before and before.number, after and after.number))
+        known = after or before
+        if known is not None and before != after:
+            result.versions.append(
+                (known.artifact.key, before.number if before else None, after.number if after else None)
+            )
     points = [OperatingPoint.objects.at(n).get(inventory=inventory) for n in (a, b)]
     if points[0].theta != points[1].theta:
         result.theta = (points[0].theta, points[1].theta)
@@ -187,7 +189,7 @@ def rollback_all(inventory: Inventory, number: int, *, by: Actor, reason: str) -
 
 def _restore_point(step: Revision, number: int) -> None:
     wanted = OperatingPoint.objects.at(number).get(inventory=step.inventory)
-    current = fit.current_point(step.inventory)
+    current = current_point(step.inventory)
     if wanted.pk == current.pk or wanted.centre_id is None:
         return  # the centre, once fixed, stays
     names = ("theta", "pooling", "expiry_others", "expiry_turns", "target_recall", "calibration")

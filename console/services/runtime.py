@@ -51,10 +51,11 @@ def release_number(inventory: Inventory, release: ReleaseName) -> int:
     return release
 
 
-def runtime(inventory: Inventory, release: ReleaseName) -> core.Bundle:
-    """The release as a bundle that can decide."""
+def runtime(inventory: Inventory, release: ReleaseName, *, with_exemplars: bool = False) -> core.Bundle:
+    """The release as a bundle that can decide and, with exemplars, take its margins apart."""
     number = release_number(inventory, release)
-    return _bundles.get((inventory.pk, number), lambda: build(inventory, number))
+    key = (inventory.pk, number, with_exemplars)
+    return _bundles.get(key, lambda: build(inventory, number, with_exemplars=with_exemplars))
 
 
 def build(inventory: Inventory, number: int, *, with_exemplars: bool = False) -> core.Bundle:
@@ -123,7 +124,7 @@ def pin_state(pin: Pin, centre: embedding.Centre) -> PinState:
         if data is None:
             return None
         row = np.frombuffer(bytes(data), dtype="<f4")[None, :]
-        return embedding.centre_and_normalise(row, centre)[0]
+        return np.asarray(embedding.centre_and_normalise(row, centre)[0], dtype=np.float32)
 
     return PinState(id=pin.public_id, cumulative=centred(pin.cumulative), turn=centred(pin.turn), bound=pin.bound)
 

@@ -11,12 +11,20 @@ import numpy as np
 from django.db import transaction
 from django.utils import timezone
 
-from console.models import Artifact, Conversation, Decision, Discovery, Inventory, Origin, QueryState
-from console.services import embed, fit, table
+from console.models import (
+    Artifact,
+    Conversation,
+    Decision,
+    Discovery,
+    Inventory,
+    OperatingPoint,
+    Origin,
+    QueryState,
+)
+from console.services import embed, table
 from console.services.actor import Actor
 from console.services.errors import Invalid, ServiceError, Unavailable
-from console.services.runtime import ReleaseName, conversation_vectors, exemplar_terms, release_number, runtime
-from sq_core.attribution import attribute
+from console.services.runtime import ReleaseName, conversation_vectors, release_number, runtime
 from sq_core.bundle import Bundle
 from sq_core.conversation import Message, MessageError, messages_from_json, prefix_digests, user_turns
 from sq_core.decision import Fired, Outcome
@@ -92,7 +100,7 @@ def discover(
     if "prompt_block" in include:
         answer["prompt_block"] = bundle.prompt_block(found)
     if "explain" in include:
-        _explain(inventory, bundle, read, answer)
+        _explain(inventory, read, answer, release=bundle.release, theta=theta)
     if conversation is not None:
         answer["decision"] = record_discovery(
             inventory, bundle, read, found.fired, conversation=conversation, theta=used, by=by, agent=agent
@@ -119,44 +127,24 @@ def fired_json(fired: Fired | Outcome) -> dict[str, Any]:
     return result | {name: value for name, value in (("pin", fired.pin), ("via", fired.via)) if value}
 
 
-def _explain(inventory: Inventory, bundle: Bundle, messages: Sequence[Message], answer: dict[str, Any]) -> None:
-    """Add the exact terms per exemplar to each fired entry that has a classifier."""
-    turns = [messages[index].content for index in user_turns(messages)]
-    if not turns:
-        return
-    vectors = bundle._vectors(messages, live_encoder(inventory), None)
-    versions = {
-        (v.artifact.key): v
-        for v in fit.ClassifierVersion.objects.at(bundle.release)
-        .select_related("artifact")
-        .filter(artifact__inventory=inventory)
-    }
+def _explain(
+    inventory: Inventory, messages: Sequence[Message], answer: dict[str, Any], *, release: int, theta: float | None
+) -> None:
+    """Add the exact terms per exemplar to each fired entry that has a classifier and all its exemplars."""
+    bundle = runtime(inventory, release, with_exemplars=True)
+    encoder = live_encoder(inventory)
     for entry in answer["fired"]:
-        version = versions.get(entry["artifact"])
-        if version is None or not entry["views"] or vectors is None:
+        if not entry["views"] or bundle.artifact(entry["artifact"]).exemplars is None:
             continue
-        terms = exemplar_terms(version, bundle.centre)
-        if terms is None:
-            continue
-        views = vectors.views(len(turns) - 1)
-        weights = view_weights(entry["views"], views)
-        taken = attribute(
-            np.array([t.vector for t in terms]), [t.alpha for t in terms], version.bias,
-            weights @ views.vectors.astype(np.float64), [t.polarity for t in terms], stored=entry["margin"],
-        )  # fmt: skip
+        found = bundle.explain(messages, entry["artifact"], theta=theta, encoder=encoder)
         entry["explain"] = {
             "terms": [
                 {"exemplar": t.id, "polarity": t.polarity.value, "alpha": t.alpha, "value": part.value}
-                for t, part in zip(terms, taken.terms, strict=True)
+                for t, part in zip(found.exemplars, found.attribution.terms, strict=True)
             ],
-            "bias": taken.bias,
-            "sum": taken.total,
+            "bias": found.attribution.bias,
+            "sum": found.attribution.total,
         }
-
-
-def view_weights(terms: Sequence[Mapping[str, Any]], views: Any) -> Any:
-    weight = {(t["kind"], t["user_turn"]): t["weight"] for t in terms}
-    return np.array([weight.get((k.value, u), 0.0) for k, u in zip(views.kind, views.user_turn, strict=True)])
 
 
 # --------------------------------------------------------------------------------------------------------- live decisions
@@ -248,7 +236,7 @@ def _record_one(inventory: Inventory, row: Mapping[str, Any], keys: dict[str, in
             raise Invalid(
                 f"These messages have no user turn {row['user_turn']}.", field="user_turn", hint="Turns count from 0."
             )
-    bundle_point = fit.OperatingPoint.objects.at(number).get(inventory=inventory)
+    bundle_point = OperatingPoint.objects.at(number).get(inventory=inventory)
     at: datetime = row.get("at") or timezone.now()
     with transaction.atomic():
         discovery, made = Discovery.objects.get_or_create(
@@ -257,7 +245,7 @@ def _record_one(inventory: Inventory, row: Mapping[str, Any], keys: dict[str, in
             user_turn=row["user_turn"],
             release=number,
             origin=Origin.LIVE,
-            theta=row.get("theta") if row.get("theta") is not None else bundle_point.theta,
+            theta=bundle_point.theta if row.get("theta") is None else float(row["theta"]),
             prefix_digest=row.get("prefix_digest") or (state.prefix_digest if state else ""),
             defaults={"state": state, "encoder_id": bundle_point.encoder_id, "agent": agent, "at": at},
         )
@@ -279,7 +267,7 @@ def conversation_outcomes(
     """Per user turn the outcome of every artifact (order of the bundle's artifacts); None = not scored yet."""
     turns = QueryState.objects.filter(conversation=conversation).count()
     bundle = runtime(inventory, release)
-    point = fit.OperatingPoint.objects.at(bundle.release).select_related("centre").get(inventory=inventory)
+    point = OperatingPoint.objects.at(bundle.release).select_related("centre").get(inventory=inventory)
     if point.centre is None:
         return [None] * turns
     vectors = conversation_vectors(inventory, point.centre, conversation)
@@ -337,7 +325,7 @@ def headline(inventory: Inventory, release: ReleaseName = "draft") -> Headline:
 
 def _headline(inventory: Inventory, number: int) -> Headline:
     bundle = runtime(inventory, number)
-    point = fit.OperatingPoint.objects.at(number).select_related("centre").get(inventory=inventory)
+    point = OperatingPoint.objects.at(number).select_related("centre").get(inventory=inventory)
     length = {a.key: len(a.text) // 4 for a in bundle.artifacts}
     common = {
         "artifacts": len(bundle.artifacts),
