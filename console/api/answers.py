@@ -170,13 +170,14 @@ class VersionDiffAnswer(Answer):
     b: int
     added: list[dict[str, Any]]
     removed: list[dict[str, Any]]
+    edited: list[EditedAnswer]
     moved: list[dict[str, Any]]
-    cosine: float | None = Field(
-        description="Between the two weight vectors; null when they are of different encoders."
-    )
+    erased: int
+    same: int
+    cosine: float | None = Field(description="Between the two weight vectors.")
     bias_difference: float
     offset_difference: float
-    changed: ChangedAnswer
+    changed: ChangedAnswer | None = Field(description="Null when a version belongs to another encoder or centre.")
     metrics: FiguresAnswer
 
 
