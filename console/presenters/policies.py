@@ -16,12 +16,13 @@ from console.models import (
     Exemplar,
     ExemplarStatus,
     Inventory,
-    OperatingPoint,
     Pin,
     Source,
     Status,
 )
 from console.services import fit, impact, table
+from console.services.inventories import current_point
+from sq_core.scoring import cut_off
 
 SORTS = ("recall", "-recall", "precision", "-precision", "share", "-share", "name", "-name", "order")
 DEFAULT_SORT = "recall"
@@ -102,14 +103,14 @@ def asked(q: str, sort: str, filters: Iterable[str]) -> Asked:
 
 def rows(inventory: Inventory) -> list[Row]:
     """Every policy of the draft, archived ones too, in the inventory's order. A fixed number of queries."""
-    artifacts = list(Artifact.objects.filter(inventory=inventory).select_related("inventory", "inventory__judge"))
+    artifacts = list(Artifact.objects.filter(inventory=inventory))
     texts = {row.artifact_id: row for row in ArtifactText.objects.current().filter(artifact__inventory=inventory)}
     settings = {row.artifact_id: row for row in ArtifactSetting.objects.current().filter(artifact__inventory=inventory)}
     versions = {
         row.artifact_id: row
         for row in ClassifierVersion.objects.current()
         .filter(artifact__inventory=inventory)
-        .defer("weights", "alphas", "exemplars", "stop", "libraries")
+        .defer("alphas", "stop", "libraries")
     }
     candidates = dict(
         Exemplar.objects.filter(artifact__inventory=inventory, status=ExemplarStatus.CANDIDATE)
@@ -117,8 +118,7 @@ def rows(inventory: Inventory) -> list[Row]:
         .annotate(n=Count("pk"))
     )
     old = _from_old_text(inventory)
-    pins = _pins(inventory, artifacts)
-    target = inventory.target_recall
+    measured = _measured(inventory, artifacts, versions)
     return [
         _row(
             artifact,
@@ -127,11 +127,56 @@ def rows(inventory: Inventory) -> list[Row]:
             version=versions.get(artifact.pk),
             candidates=candidates.get(artifact.pk, 0),
             old_text=artifact.pk in old,
-            pins=pins.get(artifact.pk, (0, 0)),
-            target=target,
+            measured=measured.get(artifact.pk, Measured()),
+            target=inventory.target_recall,
         )
         for artifact in artifacts
     ]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Counts at the draft's cut-off on the labels of today, and the pins with those its classifier does not fire at."""
+
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+    pins: int = 0
+    failing: int = 0
+
+
+def _measured(
+    inventory: Inventory, artifacts: Iterable[Artifact], versions: Mapping[int, ClassifierVersion]
+) -> dict[int, Measured]:
+    """The figures of the workbench's head for every policy at once: one table of states, one reading of labels."""
+    pins: dict[int, list[Pin]] = defaultdict(list)
+    for pin in Pin.objects.current().filter(artifact__inventory=inventory):
+        pins[pin.artifact_id].append(pin)
+    point = current_point(inventory)
+    if point.centre is None:
+        return {pk: Measured(pins=len(mine)) for pk, mine in pins.items()}
+    states = table.state_table(inventory, point.centre)
+    labels = table.all_labels(inventory, states)
+    scenarios = dict(
+        Exemplar.objects.filter(artifact__inventory=inventory, origin__isnull=False).values_list(
+            "pk", "origin__conversation__scenario"
+        )
+    )
+    pooling, result = table.pooling_of(point), {}
+    for artifact in artifacts:
+        version, mine = versions.get(artifact.pk), pins.get(artifact.pk, [])
+        if version is None or version.centre_id != point.centre_id:
+            result[artifact.pk] = Measured(pins=len(mine))  # an unfitted policy is shown at every turn
+            continue
+        basis = fit.Basis(artifact, inventory, point, point.centre, version, version.fit_set, states)
+        vars(basis)["labels"] = labels[artifact.pk]  # read above for all: the property would ask for each
+        classifier, cutoff = table.classifier_of(version), cut_off(point.theta, version.offset)
+        used = {scenarios[row["id"]] for row in version.exemplars if row["id"] in scenarios}
+        margins = table.margins_of(classifier, states, pooling)
+        result[artifact.pk] = Measured(
+            metrics=fit.metrics_of(basis, margins, cutoff, states.in_scenarios(used)),
+            pins=len(mine),
+            failing=sum(not impact.pin_passes(pin, basis, classifier, cutoff) for pin in mine),
+        )
+    return result
 
 
 def _row(
@@ -142,10 +187,10 @@ def _row(
     version: ClassifierVersion | None,
     candidates: int,
     old_text: bool,
-    pins: tuple[int, int],
+    measured: Measured,
     target: float,
 ) -> Row:
-    metrics: dict[str, Any] = version.metrics if version else {}
+    metrics = measured.metrics
     counts: dict[str, dict[str, int]] = version.counts if version else {}
     sides = {side: sum(by_source.values()) for side, by_source in counts.items()}
     sources = {
@@ -156,7 +201,7 @@ def _row(
         "unfitted": version is None and setting.mode == "auto",
         "text_changed": old_text,
         "under_target": recall is not None and recall < target and relevant >= FEW,
-        "failing_pin": pins[1] > 0,
+        "failing_pin": measured.failing > 0,
         "few": version is not None and relevant < FEW,
     }
     return Row(
@@ -178,8 +223,8 @@ def _row(
         shown=int(metrics.get("tp", 0)) + int(metrics.get("fp", 0)),
         share=metrics["fired"] / metrics["states"] if metrics.get("states") else None,
         states_count=int(metrics.get("states", 0)),
-        pins=pins[0],
-        failing_pins=pins[1],
+        pins=measured.pins,
+        failing_pins=measured.failing,
         states=frozenset(name for name, holds in states.items() if holds),
     )
 
@@ -192,29 +237,6 @@ def _from_old_text(inventory: Inventory) -> set[int]:
         .values_list("artifact_id", flat=True)
         .distinct()
     )
-
-
-def _pins(inventory: Inventory, artifacts: Iterable[Artifact]) -> dict[int, tuple[int, int]]:
-    """Per artifact: its pins, and those that its classifier alone does not fire at."""
-    found: dict[int, list[Pin]] = defaultdict(list)
-    for pin in Pin.objects.current().filter(artifact__inventory=inventory):
-        found[pin.artifact_id].append(pin)
-    if not found:
-        return {}
-    point = OperatingPoint.objects.current().select_related("centre").get(inventory=inventory)
-    result: dict[int, tuple[int, int]] = {}
-    for artifact in artifacts:
-        mine = found.get(artifact.pk)
-        if not mine:
-            continue
-        ground = fit.basis(artifact, point=point) if point.centre else None
-        if ground is None or ground.base is None:
-            result[artifact.pk] = (len(mine), 0)  # an unfitted policy is shown at every turn
-            continue
-        classifier, cutoff = table.classifier_of(ground.base), point.theta + ground.base.offset
-        failing = sum(not impact.pin_passes(pin, ground, classifier, cutoff) for pin in mine)
-        result[artifact.pk] = (len(mine), failing)
-    return result
 
 
 # ------------------------------------------------------------------------------------------------------- sort and filter

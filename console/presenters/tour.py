@@ -17,6 +17,7 @@ class Progress:
 
     inventory: Inventory | None
     state: QueryState | None
+    message: str  # what the customer wrote at that turn
     done: dict[str, bool]
     version: int | None
     change: Change | None
@@ -41,13 +42,15 @@ def progress(user: User, opened: Collection[str]) -> Progress:
     state = QueryState.objects.filter(
         conversation__inventory=inventory, conversation__external_id=CONVERSATION, user_turn=TURN
     ).select_related("conversation").first() if inventory else None  # fmt: skip
-    promoted = _promotion(user, inventory, state)
+    message = _message(state) if state else ""
+    promoted = _promotion(user, inventory, message)
     undone = promoted is not None and Change.objects.filter(reverts=promoted).exists()
     artifact = Artifact.objects.filter(inventory=inventory, key=POLICY).first() if inventory else None
     version = ClassifierVersion.objects.current().filter(artifact=artifact).first() if artifact else None
     return Progress(
         inventory=inventory,
         state=state,
+        message=message,
         done={
             "firing": "firing" in opened,
             "why": "why" in opened,
@@ -60,15 +63,19 @@ def progress(user: User, opened: Collection[str]) -> Progress:
     )
 
 
-def _promotion(user: User, inventory: Inventory | None, state: QueryState | None) -> Change | None:
+def _message(state: QueryState) -> str:
+    found = state.conversation.messages.filter(index=state.message_index).values_list("content", flat=True).first()
+    return found or ""
+
+
+def _promotion(user: User, inventory: Inventory | None, message: str) -> Change | None:
     """The user's newest change that took the tour's missed message into use."""
-    if inventory is None or state is None:
+    if inventory is None or not message:
         return None
     changes = Change.objects.filter(
         inventory=inventory, artifact__key=POLICY, user=user, action__in=["add", "promote", "curate"]
     ).order_by("-pk")
-    message = state.conversation.messages.filter(index=state.message_index).values_list("content", flat=True).first()
-    start = (message or "").strip()[:300]
+    start = message.strip()[:300]
     for change in changes[:50]:
         exemplars = (change.after or {}).get("exemplars", {})
         if any(e.get("text") == start and e.get("polarity") == "signal" for e in exemplars.values()):

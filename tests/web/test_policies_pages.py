@@ -6,7 +6,7 @@ import pytest
 
 from console.models import Artifact, Change, ClassifierVersion, Exemplar, ExemplarStatus, Pin, Release, Source
 from console.presenters import policies as rows_of
-from console.services import artifacts, authoring, curate, embed, fit
+from console.services import artifacts, authoring, curate, embed, fit, inventories, workbench
 from console.services.actor import SYSTEM
 from console.services.errors import Conflict, Invalid, Unavailable
 from console.services.plan import Step
@@ -40,6 +40,21 @@ def test_rows_say_what_versions_measured(world: make.World) -> None:
     assert row.recall == fit.recall_of(version.metrics)
     assert row.share == version.metrics["fired"] / version.metrics["states"]
     assert "few" in row.states  # twelve judged turns are not twenty positives
+
+
+def test_figures_are_those_of_the_policy_s_own_page(world: make.World) -> None:
+    """At today's cut-off, not the one of the day it was fitted; turns of its own scenarios count in neither."""
+    steps = [Step("add", state=world.state("talk-5", 0).pk, polarity="signal")]
+    curate.apply(world.cancel, steps, by=world.by, base_version=1)
+    inventories.update_inventory(world.inventory, by=SYSTEM, theta=0.2)
+    for row in rows_of.rows(world.inventory):
+        head = workbench.head(workbench.ground(world.inventory, row.key))
+        assert (row.recall, row.precision, row.relevant, row.shown) == (
+            head.recall,
+            head.precision,
+            head.needed,
+            head.shown,
+        )
 
 
 def test_lowest_recall_first_and_unmeasured_last(world: make.World) -> None:
@@ -95,12 +110,10 @@ def test_pins_are_counted_and_a_missed_one_shows(world: make.World) -> None:
     assert (row.failing_pins == 1) == ("failing_pin" in row.states)
 
 
-def test_the_list_takes_a_fixed_number_of_queries(
-    world: make.World, django_assert_max_num_queries: Any
-) -> None:
+def test_the_list_takes_a_fixed_number_of_queries(world: make.World, django_assert_max_num_queries: Any) -> None:
     for number in range(5):
         make.artifact(world.inventory, f"more-{number}", signals=["a signal"], anti_signals=["an anti-signal"])
-    with django_assert_max_num_queries(9):
+    with django_assert_max_num_queries(16):
         rows_of.rows(world.inventory)
 
 
@@ -189,7 +202,10 @@ def test_adding_a_policy_changes_no_other_s_weights(world: make.World, signed_in
 def test_trying_writes_nothing_and_says_what_would_be(world: make.World, signed_in: Any) -> None:
     before = Release.objects.count(), Artifact.objects.count()
     sent = form(
-        signals="can you wrap it as a gift", anti_signals="where is my parcel", messages="please gift wrap it\nhello", **{"try": "1"}
+        signals="can you wrap it as a gift",
+        anti_signals="where is my parcel",
+        messages="please gift wrap it\nhello",
+        **{"try": "1"},
     )
     client = signed_in(world.author)
     page = client.post(NEW, sent).content.decode()
@@ -260,7 +276,14 @@ def test_a_trial_follows_the_mode(mode: str, selected: bool, world: make.World) 
 # --------------------------------------------------------------------------------------------------------------------- edit
 def edited(world: make.World, **changes: str | list[str]) -> dict[str, Any]:
     text = artifacts.current_text(world.cancel)
-    base = {"name": text.name, "text": text.text, "kind": "policy", "mode": "auto", "base_text": "1", "base_version": "1"}
+    base = {
+        "name": text.name,
+        "text": text.text,
+        "kind": "policy",
+        "mode": "auto",
+        "base_text": "1",
+        "base_version": "1",
+    }
     return base | changes
 
 
@@ -272,7 +295,9 @@ def test_the_edit_page_holds_what_is(world: make.World, signed_in: Any) -> None:
 
 
 def test_text_and_mode_are_edited_in_one_change(world: make.World, signed_in: Any) -> None:
-    response = signed_in(world.author).post(EDIT, edited(world, text="Another text.", mode="always", reason="New rules"))
+    response = signed_in(world.author).post(
+        EDIT, edited(world, text="Another text.", mode="always", reason="New rules")
+    )
     assert response["Location"] == "/i/tiny/policies/cancel-order/"
     change = Change.objects.latest("pk")
     assert (change.action, change.reason) == ("edit", "New rules")
@@ -323,7 +348,10 @@ def test_trying_an_edit_counts_the_examples_in_use(world: make.World) -> None:
     text = artifacts.current_text(world.cancel)
     same = authoring.Written(name=text.name, text=text.text, artifact=world.cancel, messages=("cancel it please",))
     more = authoring.Written(name=text.name, text=text.text, artifact=world.cancel, signals=("scrap the order",))
-    assert (authoring.try_out(world.inventory, same).signals, authoring.try_out(world.inventory, more).signals) == (4, 5)
+    assert (authoring.try_out(world.inventory, same).signals, authoring.try_out(world.inventory, more).signals) == (
+        4,
+        5,
+    )
     keys = [n.key for n in authoring.try_out(world.inventory, same).neighbours]
     assert "cancel-order" not in keys
     version = fit.active_version(world.cancel)
