@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
-from django.db import transaction
+from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from console.models import ApiToken, Inventory, Membership, Role, User
@@ -34,9 +34,13 @@ def create_user(
         raise Invalid(" ".join(error.messages), field=field, hint="Choose another one.") from error
     user.set_password(password)  # None = unusable
     with transaction.atomic():
-        if User.objects.filter(username__iexact=username).exists():
-            raise Invalid(f"There is a user {username} already.", field="username", hint="Choose another name.")
-        user.save()
+        try:
+            with transaction.atomic():
+                user.save()
+        except IntegrityError as error:  # also of two at once, and of names that differ in case alone
+            raise Invalid(
+                f"There is a user {username} already.", field="username", hint="Choose another name."
+            ) from error
         audit.record(
             by=by,
             action="user.create",

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.core.exceptions import ValidationError
-from django.db import transaction
+from django.db import IntegrityError, transaction
 
 from console.models import Centre, Change, ClassWeight, GoLive, Inventory, OperatingPoint
 from console.models.inventory import KEY
@@ -57,17 +57,17 @@ def create_inventory(
     _check_material(minimum_material)
     encoder_id = _encoder_id(encoder)
     with transaction.atomic():
-        if Inventory.objects.filter(slug=slug).exists():
-            raise Invalid(f"There is an inventory {slug} already.", field="slug", hint="Choose another slug.")
-        inventory = Inventory.objects.create(
-            slug=slug,
-            name=name,
-            encoder=encoder,
-            encoder_id=encoder_id,
-            target_recall=target_recall,
-            class_weight=class_weight,
-            inverse_penalty=inverse_penalty,
-            minimum_material=minimum_material,
+        inventory = _inserted(
+            Inventory(
+                slug=slug,
+                name=name,
+                encoder=encoder,
+                encoder_id=encoder_id,
+                target_recall=target_recall,
+                class_weight=class_weight,
+                inverse_penalty=inverse_penalty,
+                minimum_material=minimum_material,
+            )
         )
         with revision(inventory, by=by, summary=f"Inventory {slug} created") as r:
             point = OperatingPoint.objects.create(
@@ -84,6 +84,18 @@ def create_inventory(
         if go_live != inventory.go_live:
             inventory.go_live = go_live
             inventory.save(update_fields=["go_live"])
+    return inventory
+
+
+def _inserted(inventory: Inventory) -> Inventory:
+    """Saved; the database says whether the slug is taken, so that of two at once one is refused."""
+    try:
+        with transaction.atomic():
+            inventory.save(force_insert=True)
+    except IntegrityError as error:
+        raise Invalid(
+            f"There is an inventory {inventory.slug} already.", field="slug", hint="Choose another slug."
+        ) from error
     return inventory
 
 

@@ -61,4 +61,5 @@ def table_lines(answer: Mapping[str, Any]) -> list[str]:
 def _row(row: Mapping[str, Any]) -> str:
     method = f"{row['method']} K={row['k']}" if row.get("k") else row["method"]
     figures = (f"{row[name]:9.3f}" if row.get(name) is not None else f"{'–':>9s}" for name, _ in COLUMNS)
-    return f"{method:24s} {row['world']:24s} " + " ".join(figures)
+    interval = "  P@R90 {:.3f} to {:.3f}".format(*row["interval"]) if row.get("interval") else ""
+    return f"{method:24s} {row['world']:24s} " + " ".join(figures) + interval
