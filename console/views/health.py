@@ -20,4 +20,7 @@ def readyz(request: HttpRequest) -> JsonResponse:
     """Database, broker, encoder and worker: ``ok`` or what is away; 503 if anything is."""
     parts = health.readiness()
     ready = all(state == health.OK for state in parts.values())
-    return JsonResponse({"status": "ok" if ready else "away", **parts}, status=200 if ready else 503)
+    response = JsonResponse({"status": "ok" if ready else "away", **parts}, status=200 if ready else 503)
+    # Whoever asks every few seconds reads the answer; the log need not repeat it as an error each time.
+    response._has_been_logged = True  # type: ignore[attr-defined]
+    return response

@@ -16,7 +16,7 @@ import pytest
 from tests.conftest import ROOT
 from tests.engines.servers import free_port
 
-pytestmark = [pytest.mark.engines, pytest.mark.minilm, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.engines, pytest.mark.minilm, pytest.mark.timeout(400)]
 
 
 def answer(url: str) -> tuple[int, dict[str, str]]:
@@ -62,11 +62,11 @@ def test_it_becomes_ready_and_stops_on_ctrl_c(environment: dict[str, str], tmp_p
             cwd=ROOT, env=environment, stdout=log, stderr=log, text=True, process_group=0,
         )  # fmt: skip
         try:
-            assert wait_for(f"{base}/healthz", process, seconds=60) == {"status": "ok"}
-            ready = wait_for(f"{base}/readyz", process, seconds=60)
+            assert wait_for(f"{base}/healthz", process, seconds=120) == {"status": "ok"}
+            ready = wait_for(f"{base}/readyz", process, seconds=120)
             assert ready == dict.fromkeys(["status", "database", "broker", "encoder", "worker"], "ok")
             os.killpg(process.pid, signal.SIGINT)
-            assert process.wait(20) == 0
+            assert process.wait(20) == 0  # what a person waits for, and what a service manager grants
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
@@ -85,7 +85,7 @@ def test_a_taken_port_is_named_with_the_mend(environment: dict[str, str]) -> Non
         taken.listen()
         done = subprocess.run(
             [sys.executable, "manage.py", "serve", "--no-sample"],
-            cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False,
+            cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=False,
         )  # fmt: skip
     assert done.returncode == 1
     assert f"Port {environment['PORT']} cannot be used" in done.stderr
