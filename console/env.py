@@ -72,7 +72,9 @@ def database(url: str) -> dict[str, object]:
     if parts.scheme == "sqlite":
         path = unquote(parts.path.removeprefix("/")) if not parts.path.startswith("//") else unquote(parts.path[1:])
         if not path or path == ":memory:":
-            raise ImproperlyConfigured("DATABASE_URL must name a file (sqlite:///var/signalbox.sqlite3): no in-memory database.")
+            raise ImproperlyConfigured(
+                "DATABASE_URL must name a file (sqlite:///var/signalbox.sqlite3): no in-memory database."
+            )
         return {
             "ENGINE": "django.db.backends.sqlite3",
             "NAME": path,
@@ -95,4 +97,6 @@ def database(url: str) -> dict[str, object]:
             "CONN_MAX_AGE": 60,
             "CONN_HEALTH_CHECKS": True,
         }
-    raise ImproperlyConfigured(f"DATABASE_URL={url!r} has an unknown scheme. Use sqlite:///path or postgres://user@host/name.")
+    raise ImproperlyConfigured(
+        f"DATABASE_URL={url!r} has an unknown scheme. Use sqlite:///path or postgres://user@host/name."
+    )

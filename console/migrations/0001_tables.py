@@ -12,710 +12,1237 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
     dependencies = [
-        ('auth', '0012_alter_user_first_name_max_length'),
+        ("auth", "0012_alter_user_first_name_max_length"),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='Artifact',
+            name="Artifact",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('key', models.CharField(max_length=64, validators=[django.core.validators.RegexValidator('\\A[a-z0-9-]{1,64}\\Z', 'Use 1 to 64 of a-z, 0-9 and the hyphen.')])),
-                ('kind', models.CharField(choices=[('policy', 'Policy'), ('skill', 'Skill'), ('tool', 'Tool'), ('glossary', 'Glossary'), ('observation', 'Observation')], default='policy', max_length=16)),
-                ('position', models.PositiveIntegerField(default=0)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                (
+                    "key",
+                    models.CharField(
+                        max_length=64,
+                        validators=[
+                            django.core.validators.RegexValidator(
+                                "\\A[a-z0-9-]{1,64}\\Z", "Use 1 to 64 of a-z, 0-9 and the hyphen."
+                            )
+                        ],
+                    ),
+                ),
+                (
+                    "kind",
+                    models.CharField(
+                        choices=[
+                            ("policy", "Policy"),
+                            ("skill", "Skill"),
+                            ("tool", "Tool"),
+                            ("glossary", "Glossary"),
+                            ("observation", "Observation"),
+                        ],
+                        default="policy",
+                        max_length=16,
+                    ),
+                ),
+                ("position", models.PositiveIntegerField(default=0)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
             ],
             options={
-                'ordering': ['position', 'id'],
+                "ordering": ["position", "id"],
             },
         ),
         migrations.CreateModel(
-            name='Centre',
+            name="Centre",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('number', models.PositiveIntegerField()),
-                ('encoder_id', models.CharField(max_length=300)),
-                ('vector', models.BinaryField()),
-                ('digest', models.CharField(max_length=64)),
-                ('artifact_count', models.PositiveIntegerField()),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("number", models.PositiveIntegerField()),
+                ("encoder_id", models.CharField(max_length=300)),
+                ("vector", models.BinaryField()),
+                ("digest", models.CharField(max_length=64)),
+                ("artifact_count", models.PositiveIntegerField()),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
             ],
         ),
         migrations.CreateModel(
-            name='Discovery',
+            name="Discovery",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('public_id', models.CharField(default=console.models.base.new_public_id, editable=False, max_length=12, unique=True)),
-                ('conversation', models.CharField(max_length=200)),
-                ('user_turn', models.PositiveIntegerField()),
-                ('prefix_digest', models.CharField(blank=True, max_length=64)),
-                ('release', models.PositiveIntegerField()),
-                ('theta', models.FloatField()),
-                ('encoder_id', models.CharField(max_length=300)),
-                ('origin', models.CharField(choices=[('live', 'Live'), ('recomputed', 'Recomputed')], max_length=16)),
-                ('agent', models.CharField(blank=True, max_length=150)),
-                ('at', models.DateTimeField()),
-                ('recorded_at', models.DateTimeField(auto_now_add=True)),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                (
+                    "public_id",
+                    models.CharField(
+                        default=console.models.base.new_public_id, editable=False, max_length=12, unique=True
+                    ),
+                ),
+                ("conversation", models.CharField(max_length=200)),
+                ("user_turn", models.PositiveIntegerField()),
+                ("prefix_digest", models.CharField(blank=True, max_length=64)),
+                ("release", models.PositiveIntegerField()),
+                ("theta", models.FloatField()),
+                ("encoder_id", models.CharField(max_length=300)),
+                ("origin", models.CharField(choices=[("live", "Live"), ("recomputed", "Recomputed")], max_length=16)),
+                ("agent", models.CharField(blank=True, max_length=150)),
+                ("at", models.DateTimeField()),
+                ("recorded_at", models.DateTimeField(auto_now_add=True)),
             ],
         ),
         migrations.CreateModel(
-            name='Heartbeat',
+            name="Heartbeat",
             fields=[
-                ('name', models.CharField(max_length=60, primary_key=True, serialize=False)),
-                ('at', models.DateTimeField()),
+                ("name", models.CharField(max_length=60, primary_key=True, serialize=False)),
+                ("at", models.DateTimeField()),
             ],
         ),
         migrations.CreateModel(
-            name='Inventory',
+            name="Inventory",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('slug', models.CharField(max_length=64, unique=True, validators=[django.core.validators.RegexValidator('\\A[a-z0-9-]{1,64}\\Z', 'Use 1 to 64 of a-z, 0-9 and the hyphen.')])),
-                ('name', models.CharField(max_length=200)),
-                ('encoder', models.CharField(max_length=200)),
-                ('encoder_id', models.CharField(max_length=300)),
-                ('release', models.PositiveIntegerField(default=0)),
-                ('live_release', models.PositiveIntegerField(default=0)),
-                ('go_live', models.CharField(choices=[('at_once', 'At Once'), ('after_review', 'After Review')], default='at_once', max_length=16)),
-                ('target_recall', models.FloatField(default=0.9)),
-                ('class_weight', models.CharField(choices=[('balanced', 'Balanced'), ('none', 'None')], default='balanced', max_length=16)),
-                ('inverse_penalty', models.FloatField(default=1.0)),
-                ('minimum_material', models.PositiveSmallIntegerField(default=3)),
-                ('log_revision', models.PositiveIntegerField(default=0)),
-                ('label_revision', models.PositiveIntegerField(default=0)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                (
+                    "slug",
+                    models.CharField(
+                        max_length=64,
+                        unique=True,
+                        validators=[
+                            django.core.validators.RegexValidator(
+                                "\\A[a-z0-9-]{1,64}\\Z", "Use 1 to 64 of a-z, 0-9 and the hyphen."
+                            )
+                        ],
+                    ),
+                ),
+                ("name", models.CharField(max_length=200)),
+                ("encoder", models.CharField(max_length=200)),
+                ("encoder_id", models.CharField(max_length=300)),
+                ("release", models.PositiveIntegerField(default=0)),
+                ("live_release", models.PositiveIntegerField(default=0)),
+                (
+                    "go_live",
+                    models.CharField(
+                        choices=[("at_once", "At Once"), ("after_review", "After Review")],
+                        default="at_once",
+                        max_length=16,
+                    ),
+                ),
+                ("target_recall", models.FloatField(default=0.9)),
+                (
+                    "class_weight",
+                    models.CharField(
+                        choices=[("balanced", "Balanced"), ("none", "None")], default="balanced", max_length=16
+                    ),
+                ),
+                ("inverse_penalty", models.FloatField(default=1.0)),
+                ("minimum_material", models.PositiveSmallIntegerField(default=3)),
+                ("log_revision", models.PositiveIntegerField(default=0)),
+                ("label_revision", models.PositiveIntegerField(default=0)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
             ],
         ),
         migrations.CreateModel(
-            name='Vector',
+            name="Vector",
             fields=[
-                ('key', models.CharField(max_length=64, primary_key=True, serialize=False)),
-                ('data', models.BinaryField()),
+                ("key", models.CharField(max_length=64, primary_key=True, serialize=False)),
+                ("data", models.BinaryField()),
             ],
         ),
         migrations.CreateModel(
-            name='User',
+            name="User",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('password', models.CharField(max_length=128, verbose_name='password')),
-                ('last_login', models.DateTimeField(blank=True, null=True, verbose_name='last login')),
-                ('is_superuser', models.BooleanField(default=False, help_text='Designates that this user has all permissions without explicitly assigning them.', verbose_name='superuser status')),
-                ('username', models.CharField(error_messages={'unique': 'A user with that username already exists.'}, help_text='Required. 150 characters or fewer. Letters, digits and @/./+/-/_ only.', max_length=150, unique=True, validators=[django.contrib.auth.validators.UnicodeUsernameValidator()], verbose_name='username')),
-                ('first_name', models.CharField(blank=True, max_length=150, verbose_name='first name')),
-                ('last_name', models.CharField(blank=True, max_length=150, verbose_name='last name')),
-                ('email', models.EmailField(blank=True, max_length=254, verbose_name='email address')),
-                ('is_staff', models.BooleanField(default=False, help_text='Designates whether the user can log into this admin site.', verbose_name='staff status')),
-                ('is_active', models.BooleanField(default=True, help_text='Designates whether this user should be treated as active. Unselect this instead of deleting accounts.', verbose_name='active')),
-                ('date_joined', models.DateTimeField(default=django.utils.timezone.now, verbose_name='date joined')),
-                ('time_zone', models.CharField(default='UTC', max_length=64)),
-                ('locale', models.CharField(default='en', max_length=16)),
-                ('key_map', models.JSONField(blank=True, default=dict)),
-                ('technical_terms', models.BooleanField(default=False)),
-                ('groups', models.ManyToManyField(blank=True, help_text='The groups this user belongs to. A user will get all permissions granted to each of their groups.', related_name='user_set', related_query_name='user', to='auth.group', verbose_name='groups')),
-                ('user_permissions', models.ManyToManyField(blank=True, help_text='Specific permissions for this user.', related_name='user_set', related_query_name='user', to='auth.permission', verbose_name='user permissions')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("password", models.CharField(max_length=128, verbose_name="password")),
+                ("last_login", models.DateTimeField(blank=True, null=True, verbose_name="last login")),
+                (
+                    "is_superuser",
+                    models.BooleanField(
+                        default=False,
+                        help_text="Designates that this user has all permissions without explicitly assigning them.",
+                        verbose_name="superuser status",
+                    ),
+                ),
+                (
+                    "username",
+                    models.CharField(
+                        error_messages={"unique": "A user with that username already exists."},
+                        help_text="Required. 150 characters or fewer. Letters, digits and @/./+/-/_ only.",
+                        max_length=150,
+                        unique=True,
+                        validators=[django.contrib.auth.validators.UnicodeUsernameValidator()],
+                        verbose_name="username",
+                    ),
+                ),
+                ("first_name", models.CharField(blank=True, max_length=150, verbose_name="first name")),
+                ("last_name", models.CharField(blank=True, max_length=150, verbose_name="last name")),
+                ("email", models.EmailField(blank=True, max_length=254, verbose_name="email address")),
+                (
+                    "is_staff",
+                    models.BooleanField(
+                        default=False,
+                        help_text="Designates whether the user can log into this admin site.",
+                        verbose_name="staff status",
+                    ),
+                ),
+                (
+                    "is_active",
+                    models.BooleanField(
+                        default=True,
+                        help_text="Designates whether this user should be treated as active. Unselect this instead of deleting accounts.",
+                        verbose_name="active",
+                    ),
+                ),
+                ("date_joined", models.DateTimeField(default=django.utils.timezone.now, verbose_name="date joined")),
+                ("time_zone", models.CharField(default="UTC", max_length=64)),
+                ("locale", models.CharField(default="en", max_length=16)),
+                ("key_map", models.JSONField(blank=True, default=dict)),
+                ("technical_terms", models.BooleanField(default=False)),
+                (
+                    "groups",
+                    models.ManyToManyField(
+                        blank=True,
+                        help_text="The groups this user belongs to. A user will get all permissions granted to each of their groups.",
+                        related_name="user_set",
+                        related_query_name="user",
+                        to="auth.group",
+                        verbose_name="groups",
+                    ),
+                ),
+                (
+                    "user_permissions",
+                    models.ManyToManyField(
+                        blank=True,
+                        help_text="Specific permissions for this user.",
+                        related_name="user_set",
+                        related_query_name="user",
+                        to="auth.permission",
+                        verbose_name="user permissions",
+                    ),
+                ),
             ],
             managers=[
-                ('objects', django.contrib.auth.models.UserManager()),
+                ("objects", django.contrib.auth.models.UserManager()),
             ],
         ),
         migrations.CreateModel(
-            name='ArtifactSetting',
+            name="ArtifactSetting",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('from_release', models.PositiveIntegerField()),
-                ('to_release', models.PositiveIntegerField(null=True)),
-                ('mode', models.CharField(choices=[('auto', 'Auto'), ('always', 'Always'), ('off', 'Off')], default='auto', max_length=16)),
-                ('fit_set', models.CharField(choices=[('generated', 'Generated'), ('mined', 'Mined'), ('mixed', 'Mixed')], default='generated', max_length=16)),
-                ('status', models.CharField(choices=[('active', 'Active'), ('archived', 'Archived')], default='active', max_length=16)),
-                ('artifact', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='settings', to='console.artifact')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("from_release", models.PositiveIntegerField()),
+                ("to_release", models.PositiveIntegerField(null=True)),
+                (
+                    "mode",
+                    models.CharField(
+                        choices=[("auto", "Auto"), ("always", "Always"), ("off", "Off")], default="auto", max_length=16
+                    ),
+                ),
+                (
+                    "fit_set",
+                    models.CharField(
+                        choices=[("generated", "Generated"), ("mined", "Mined"), ("mixed", "Mixed")],
+                        default="generated",
+                        max_length=16,
+                    ),
+                ),
+                (
+                    "status",
+                    models.CharField(
+                        choices=[("active", "Active"), ("archived", "Archived")], default="active", max_length=16
+                    ),
+                ),
+                (
+                    "artifact",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="settings", to="console.artifact"
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='ArtifactText',
+            name="ArtifactText",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('from_release', models.PositiveIntegerField()),
-                ('to_release', models.PositiveIntegerField(null=True)),
-                ('number', models.PositiveIntegerField()),
-                ('name', models.CharField(max_length=200)),
-                ('text', models.TextField()),
-                ('digest', models.CharField(max_length=64)),
-                ('by', models.CharField(blank=True, max_length=150)),
-                ('at', models.DateTimeField(auto_now_add=True)),
-                ('artifact', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='texts', to='console.artifact')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("from_release", models.PositiveIntegerField()),
+                ("to_release", models.PositiveIntegerField(null=True)),
+                ("number", models.PositiveIntegerField()),
+                ("name", models.CharField(max_length=200)),
+                ("text", models.TextField()),
+                ("digest", models.CharField(max_length=64)),
+                ("by", models.CharField(blank=True, max_length=150)),
+                ("at", models.DateTimeField(auto_now_add=True)),
+                (
+                    "artifact",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="texts", to="console.artifact"
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='AuditEvent',
+            name="AuditEvent",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('at', models.DateTimeField(auto_now_add=True, db_index=True)),
-                ('inventory', models.CharField(blank=True, db_index=True, max_length=64)),
-                ('actor', models.CharField(blank=True, max_length=150)),
-                ('action', models.CharField(db_index=True, max_length=60)),
-                ('object_type', models.CharField(max_length=40)),
-                ('object_id', models.CharField(max_length=200)),
-                ('label', models.CharField(blank=True, max_length=300)),
-                ('before', models.JSONField(null=True)),
-                ('after', models.JSONField(null=True)),
-                ('reason', models.TextField(blank=True)),
-                ('request_id', models.CharField(blank=True, max_length=64)),
-                ('release', models.PositiveIntegerField(null=True)),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("at", models.DateTimeField(auto_now_add=True, db_index=True)),
+                ("inventory", models.CharField(blank=True, db_index=True, max_length=64)),
+                ("actor", models.CharField(blank=True, max_length=150)),
+                ("action", models.CharField(db_index=True, max_length=60)),
+                ("object_type", models.CharField(max_length=40)),
+                ("object_id", models.CharField(max_length=200)),
+                ("label", models.CharField(blank=True, max_length=300)),
+                ("before", models.JSONField(null=True)),
+                ("after", models.JSONField(null=True)),
+                ("reason", models.TextField(blank=True)),
+                ("request_id", models.CharField(blank=True, max_length=64)),
+                ("release", models.PositiveIntegerField(null=True)),
             ],
             options={
-                'indexes': [models.Index(fields=['inventory', '-id'], name='console_aud_invento_8e416c_idx'), models.Index(fields=['object_type', 'object_id'], name='console_aud_object__a166f0_idx')],
+                "indexes": [
+                    models.Index(fields=["inventory", "-id"], name="console_aud_invento_8e416c_idx"),
+                    models.Index(fields=["object_type", "object_id"], name="console_aud_object__a166f0_idx"),
+                ],
             },
         ),
         migrations.CreateModel(
-            name='ClassifierVersion',
+            name="ClassifierVersion",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('from_release', models.PositiveIntegerField()),
-                ('to_release', models.PositiveIntegerField(null=True)),
-                ('number', models.PositiveIntegerField()),
-                ('exemplars', models.JSONField()),
-                ('weights', models.BinaryField()),
-                ('bias', models.FloatField()),
-                ('alphas', models.BinaryField()),
-                ('offset', models.FloatField(default=0.0)),
-                ('offset_rule', models.CharField(default='first', max_length=40)),
-                ('inverse_penalty', models.FloatField()),
-                ('class_weight', models.CharField(max_length=16)),
-                ('stop', models.JSONField()),
-                ('libraries', models.JSONField()),
-                ('encoder_id', models.CharField(max_length=300)),
-                ('fit_set', models.CharField(choices=[('generated', 'Generated'), ('mined', 'Mined'), ('mixed', 'Mixed')], max_length=16)),
-                ('counts', models.JSONField()),
-                ('metrics', models.JSONField()),
-                ('weight_hash', models.CharField(max_length=64)),
-                ('reason', models.TextField(blank=True)),
-                ('actor', models.CharField(blank=True, max_length=150)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('artifact', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='versions', to='console.artifact')),
-                ('centre', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, to='console.centre')),
-                ('parent', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='children', to='console.classifierversion')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("from_release", models.PositiveIntegerField()),
+                ("to_release", models.PositiveIntegerField(null=True)),
+                ("number", models.PositiveIntegerField()),
+                ("exemplars", models.JSONField()),
+                ("weights", models.BinaryField()),
+                ("bias", models.FloatField()),
+                ("alphas", models.BinaryField()),
+                ("offset", models.FloatField(default=0.0)),
+                ("offset_rule", models.CharField(default="first", max_length=40)),
+                ("inverse_penalty", models.FloatField()),
+                ("class_weight", models.CharField(max_length=16)),
+                ("stop", models.JSONField()),
+                ("libraries", models.JSONField()),
+                ("encoder_id", models.CharField(max_length=300)),
+                (
+                    "fit_set",
+                    models.CharField(
+                        choices=[("generated", "Generated"), ("mined", "Mined"), ("mixed", "Mixed")], max_length=16
+                    ),
+                ),
+                ("counts", models.JSONField()),
+                ("metrics", models.JSONField()),
+                ("weight_hash", models.CharField(max_length=64)),
+                ("reason", models.TextField(blank=True)),
+                ("actor", models.CharField(blank=True, max_length=150)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                (
+                    "artifact",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="versions", to="console.artifact"
+                    ),
+                ),
+                ("centre", models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, to="console.centre")),
+                (
+                    "parent",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="children",
+                        to="console.classifierversion",
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='Dependency',
+            name="Dependency",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('from_release', models.PositiveIntegerField()),
-                ('to_release', models.PositiveIntegerField(null=True)),
-                ('kind', models.CharField(choices=[('requires', 'Requires'), ('entails', 'Entails')], max_length=16)),
-                ('artifact', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='dependencies', to='console.artifact')),
-                ('target', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='console.artifact')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("from_release", models.PositiveIntegerField()),
+                ("to_release", models.PositiveIntegerField(null=True)),
+                ("kind", models.CharField(choices=[("requires", "Requires"), ("entails", "Entails")], max_length=16)),
+                (
+                    "artifact",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="dependencies", to="console.artifact"
+                    ),
+                ),
+                (
+                    "target",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="+", to="console.artifact"
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='Decision',
+            name="Decision",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('version', models.PositiveIntegerField(null=True)),
-                ('margin', models.FloatField(null=True)),
-                ('cutoff', models.FloatField(null=True)),
-                ('fired', models.BooleanField()),
-                ('reason', models.CharField(blank=True, max_length=16)),
-                ('artifact', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='decisions', to='console.artifact')),
-                ('discovery', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='decisions', to='console.discovery')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("version", models.PositiveIntegerField(null=True)),
+                ("margin", models.FloatField(null=True)),
+                ("cutoff", models.FloatField(null=True)),
+                ("fired", models.BooleanField()),
+                ("reason", models.CharField(blank=True, max_length=16)),
+                (
+                    "artifact",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="decisions", to="console.artifact"
+                    ),
+                ),
+                (
+                    "discovery",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="decisions", to="console.discovery"
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='Exemplar',
+            name="Exemplar",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('public_id', models.CharField(default=console.models.base.new_public_id, editable=False, max_length=12, unique=True)),
-                ('polarity', models.CharField(choices=[('signal', 'Signal'), ('anti_signal', 'Anti Signal')], max_length=16)),
-                ('text', models.TextField()),
-                ('text_digest', models.CharField(max_length=64)),
-                ('view_kind', models.CharField(choices=[('user_turn', 'User Turn'), ('cumulative', 'Cumulative')], default='user_turn', max_length=16)),
-                ('source', models.CharField(choices=[('generated', 'Generated'), ('mined', 'Mined'), ('written', 'Written'), ('imported', 'Imported')], max_length=16)),
-                ('status', models.CharField(choices=[('candidate', 'Candidate'), ('promoted', 'Promoted'), ('rejected', 'Rejected'), ('retired', 'Retired')], default='candidate', max_length=16)),
-                ('kept', models.BooleanField(default=False)),
-                ('decided_by_person', models.BooleanField(default=False)),
-                ('decided_at', models.DateTimeField(null=True)),
-                ('mining_rule', models.CharField(blank=True, max_length=40)),
-                ('label_horizon', models.PositiveIntegerField(null=True)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('artifact', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='exemplars', to='console.artifact')),
-                ('artifact_text', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, to='console.artifacttext')),
-                ('decided_by', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
-                ('replaces', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='replaced_by', to='console.exemplar')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                (
+                    "public_id",
+                    models.CharField(
+                        default=console.models.base.new_public_id, editable=False, max_length=12, unique=True
+                    ),
+                ),
+                (
+                    "polarity",
+                    models.CharField(choices=[("signal", "Signal"), ("anti_signal", "Anti Signal")], max_length=16),
+                ),
+                ("text", models.TextField()),
+                ("text_digest", models.CharField(max_length=64)),
+                (
+                    "view_kind",
+                    models.CharField(
+                        choices=[("user_turn", "User Turn"), ("cumulative", "Cumulative")],
+                        default="user_turn",
+                        max_length=16,
+                    ),
+                ),
+                (
+                    "source",
+                    models.CharField(
+                        choices=[
+                            ("generated", "Generated"),
+                            ("mined", "Mined"),
+                            ("written", "Written"),
+                            ("imported", "Imported"),
+                        ],
+                        max_length=16,
+                    ),
+                ),
+                (
+                    "status",
+                    models.CharField(
+                        choices=[
+                            ("candidate", "Candidate"),
+                            ("promoted", "Promoted"),
+                            ("rejected", "Rejected"),
+                            ("retired", "Retired"),
+                        ],
+                        default="candidate",
+                        max_length=16,
+                    ),
+                ),
+                ("kept", models.BooleanField(default=False)),
+                ("decided_by_person", models.BooleanField(default=False)),
+                ("decided_at", models.DateTimeField(null=True)),
+                ("mining_rule", models.CharField(blank=True, max_length=40)),
+                ("label_horizon", models.PositiveIntegerField(null=True)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                (
+                    "artifact",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="exemplars", to="console.artifact"
+                    ),
+                ),
+                (
+                    "artifact_text",
+                    models.ForeignKey(
+                        null=True, on_delete=django.db.models.deletion.SET_NULL, to="console.artifacttext"
+                    ),
+                ),
+                (
+                    "decided_by",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                (
+                    "replaces",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="replaced_by",
+                        to="console.exemplar",
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='IdempotencyRecord',
+            name="IdempotencyRecord",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('caller', models.CharField(max_length=64)),
-                ('key', models.CharField(max_length=200)),
-                ('path', models.CharField(max_length=500)),
-                ('body_digest', models.CharField(max_length=64)),
-                ('status', models.PositiveSmallIntegerField(null=True)),
-                ('answer', models.JSONField(null=True)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("caller", models.CharField(max_length=64)),
+                ("key", models.CharField(max_length=200)),
+                ("path", models.CharField(max_length=500)),
+                ("body_digest", models.CharField(max_length=64)),
+                ("status", models.PositiveSmallIntegerField(null=True)),
+                ("answer", models.JSONField(null=True)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
             ],
             options={
-                'constraints': [models.UniqueConstraint(fields=('caller', 'key', 'path'), name='idempotency_once')],
+                "constraints": [models.UniqueConstraint(fields=("caller", "key", "path"), name="idempotency_once")],
             },
         ),
         migrations.AddField(
-            model_name='discovery',
-            name='inventory',
-            field=models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='discoveries', to='console.inventory'),
+            model_name="discovery",
+            name="inventory",
+            field=models.ForeignKey(
+                on_delete=django.db.models.deletion.CASCADE, related_name="discoveries", to="console.inventory"
+            ),
         ),
         migrations.CreateModel(
-            name='Conversation',
+            name="Conversation",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('public_id', models.CharField(default=console.models.base.new_public_id, editable=False, max_length=12, unique=True)),
-                ('external_id', models.CharField(max_length=200)),
-                ('scenario', models.CharField(max_length=200)),
-                ('customer', models.CharField(blank=True, max_length=200)),
-                ('config', models.CharField(blank=True, max_length=200)),
-                ('channel', models.CharField(blank=True, max_length=40)),
-                ('started_at', models.DateTimeField(null=True)),
-                ('metadata', models.JSONField(default=dict)),
-                ('message_count', models.PositiveIntegerField(default=0)),
-                ('user_turn_count', models.PositiveIntegerField(default=0)),
-                ('digest', models.CharField(blank=True, max_length=64)),
-                ('replaced_characters', models.PositiveIntegerField(default=0)),
-                ('addresses_judge', models.BooleanField(default=False)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('inventory', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='conversations', to='console.inventory')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                (
+                    "public_id",
+                    models.CharField(
+                        default=console.models.base.new_public_id, editable=False, max_length=12, unique=True
+                    ),
+                ),
+                ("external_id", models.CharField(max_length=200)),
+                ("scenario", models.CharField(max_length=200)),
+                ("customer", models.CharField(blank=True, max_length=200)),
+                ("config", models.CharField(blank=True, max_length=200)),
+                ("channel", models.CharField(blank=True, max_length=40)),
+                ("started_at", models.DateTimeField(null=True)),
+                ("metadata", models.JSONField(default=dict)),
+                ("message_count", models.PositiveIntegerField(default=0)),
+                ("user_turn_count", models.PositiveIntegerField(default=0)),
+                ("digest", models.CharField(blank=True, max_length=64)),
+                ("replaced_characters", models.PositiveIntegerField(default=0)),
+                ("addresses_judge", models.BooleanField(default=False)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                (
+                    "inventory",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="conversations",
+                        to="console.inventory",
+                    ),
+                ),
             ],
         ),
         migrations.AddField(
-            model_name='centre',
-            name='inventory',
-            field=models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='centres', to='console.inventory'),
+            model_name="centre",
+            name="inventory",
+            field=models.ForeignKey(
+                on_delete=django.db.models.deletion.CASCADE, related_name="centres", to="console.inventory"
+            ),
         ),
         migrations.AddField(
-            model_name='artifact',
-            name='inventory',
-            field=models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='artifacts', to='console.inventory'),
+            model_name="artifact",
+            name="inventory",
+            field=models.ForeignKey(
+                on_delete=django.db.models.deletion.CASCADE, related_name="artifacts", to="console.inventory"
+            ),
         ),
         migrations.CreateModel(
-            name='ApiToken',
+            name="ApiToken",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('public_id', models.CharField(default=console.models.base.new_public_id, editable=False, max_length=12, unique=True)),
-                ('name', models.CharField(max_length=80)),
-                ('digest', models.CharField(max_length=64, unique=True)),
-                ('role', models.CharField(choices=[('viewer', 'Viewer'), ('reviewer', 'Reviewer'), ('author', 'Author'), ('publisher', 'Publisher'), ('admin', 'Admin')], max_length=16)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('expires_at', models.DateTimeField(null=True)),
-                ('revoked_at', models.DateTimeField(null=True)),
-                ('last_used_at', models.DateTimeField(null=True)),
-                ('created_by', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, to=settings.AUTH_USER_MODEL)),
-                ('inventory', models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='tokens', to='console.inventory')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                (
+                    "public_id",
+                    models.CharField(
+                        default=console.models.base.new_public_id, editable=False, max_length=12, unique=True
+                    ),
+                ),
+                ("name", models.CharField(max_length=80)),
+                ("digest", models.CharField(max_length=64, unique=True)),
+                (
+                    "role",
+                    models.CharField(
+                        choices=[
+                            ("viewer", "Viewer"),
+                            ("reviewer", "Reviewer"),
+                            ("author", "Author"),
+                            ("publisher", "Publisher"),
+                            ("admin", "Admin"),
+                        ],
+                        max_length=16,
+                    ),
+                ),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                ("expires_at", models.DateTimeField(null=True)),
+                ("revoked_at", models.DateTimeField(null=True)),
+                ("last_used_at", models.DateTimeField(null=True)),
+                (
+                    "created_by",
+                    models.ForeignKey(
+                        null=True, on_delete=django.db.models.deletion.SET_NULL, to=settings.AUTH_USER_MODEL
+                    ),
+                ),
+                (
+                    "inventory",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="tokens",
+                        to="console.inventory",
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='Judge',
+            name="Judge",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('name', models.CharField(max_length=120)),
-                ('kind', models.CharField(choices=[('model', 'Model'), ('human', 'Human')], max_length=16)),
-                ('rubric', models.CharField(choices=[('current-need', 'Current Need'), ('sticky', 'Sticky')], default='current-need', max_length=16)),
-                ('pass_mark', models.PositiveSmallIntegerField(default=4)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('inventory', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='judges', to='console.inventory')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("name", models.CharField(max_length=120)),
+                ("kind", models.CharField(choices=[("model", "Model"), ("human", "Human")], max_length=16)),
+                (
+                    "rubric",
+                    models.CharField(
+                        choices=[("current-need", "Current Need"), ("sticky", "Sticky")],
+                        default="current-need",
+                        max_length=16,
+                    ),
+                ),
+                ("pass_mark", models.PositiveSmallIntegerField(default=4)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                (
+                    "inventory",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="judges", to="console.inventory"
+                    ),
+                ),
             ],
         ),
         migrations.AddField(
-            model_name='inventory',
-            name='judge',
-            field=models.ForeignKey(null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='console.judge'),
+            model_name="inventory",
+            name="judge",
+            field=models.ForeignKey(
+                null=True, on_delete=django.db.models.deletion.PROTECT, related_name="+", to="console.judge"
+            ),
         ),
         migrations.CreateModel(
-            name='Membership',
+            name="Membership",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('role', models.CharField(choices=[('viewer', 'Viewer'), ('reviewer', 'Reviewer'), ('author', 'Author'), ('publisher', 'Publisher'), ('admin', 'Admin')], max_length=16)),
-                ('inventory', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='memberships', to='console.inventory')),
-                ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='memberships', to=settings.AUTH_USER_MODEL)),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                (
+                    "role",
+                    models.CharField(
+                        choices=[
+                            ("viewer", "Viewer"),
+                            ("reviewer", "Reviewer"),
+                            ("author", "Author"),
+                            ("publisher", "Publisher"),
+                            ("admin", "Admin"),
+                        ],
+                        max_length=16,
+                    ),
+                ),
+                (
+                    "inventory",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="memberships", to="console.inventory"
+                    ),
+                ),
+                (
+                    "user",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="memberships",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='Message',
+            name="Message",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('index', models.PositiveIntegerField()),
-                ('role', models.CharField(max_length=16)),
-                ('content', models.TextField(blank=True)),
-                ('at', models.DateTimeField(null=True)),
-                ('tool_calls', models.JSONField(default=list)),
-                ('call_id', models.CharField(blank=True, max_length=200)),
-                ('requestor', models.CharField(blank=True, max_length=40)),
-                ('visible_to_agent', models.BooleanField(default=True)),
-                ('conversation', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='messages', to='console.conversation')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("index", models.PositiveIntegerField()),
+                ("role", models.CharField(max_length=16)),
+                ("content", models.TextField(blank=True)),
+                ("at", models.DateTimeField(null=True)),
+                ("tool_calls", models.JSONField(default=list)),
+                ("call_id", models.CharField(blank=True, max_length=200)),
+                ("requestor", models.CharField(blank=True, max_length=40)),
+                ("visible_to_agent", models.BooleanField(default=True)),
+                (
+                    "conversation",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="messages", to="console.conversation"
+                    ),
+                ),
             ],
             options={
-                'ordering': ['index'],
+                "ordering": ["index"],
             },
         ),
         migrations.CreateModel(
-            name='OperatingPoint',
+            name="OperatingPoint",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('from_release', models.PositiveIntegerField()),
-                ('to_release', models.PositiveIntegerField(null=True)),
-                ('number', models.PositiveIntegerField()),
-                ('encoder_id', models.CharField(max_length=300)),
-                ('theta', models.FloatField(default=0.0)),
-                ('pooling', models.JSONField()),
-                ('expiry_others', models.PositiveIntegerField(null=True)),
-                ('expiry_turns', models.PositiveIntegerField(null=True)),
-                ('target_recall', models.FloatField(default=0.9)),
-                ('background', models.JSONField(default=list)),
-                ('calibration', models.JSONField(null=True)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('centre', models.ForeignKey(null=True, on_delete=django.db.models.deletion.PROTECT, to='console.centre')),
-                ('inventory', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='operating_points', to='console.inventory')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("from_release", models.PositiveIntegerField()),
+                ("to_release", models.PositiveIntegerField(null=True)),
+                ("number", models.PositiveIntegerField()),
+                ("encoder_id", models.CharField(max_length=300)),
+                ("theta", models.FloatField(default=0.0)),
+                ("pooling", models.JSONField()),
+                ("expiry_others", models.PositiveIntegerField(null=True)),
+                ("expiry_turns", models.PositiveIntegerField(null=True)),
+                ("target_recall", models.FloatField(default=0.9)),
+                ("background", models.JSONField(default=list)),
+                ("calibration", models.JSONField(null=True)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                (
+                    "centre",
+                    models.ForeignKey(null=True, on_delete=django.db.models.deletion.PROTECT, to="console.centre"),
+                ),
+                (
+                    "inventory",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="operating_points",
+                        to="console.inventory",
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='QueryState',
+            name="QueryState",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('user_turn', models.PositiveIntegerField()),
-                ('message_index', models.PositiveIntegerField()),
-                ('prefix_digest', models.CharField(max_length=64)),
-                ('conversation', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='states', to='console.conversation')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("user_turn", models.PositiveIntegerField()),
+                ("message_index", models.PositiveIntegerField()),
+                ("prefix_digest", models.CharField(max_length=64)),
+                (
+                    "conversation",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="states", to="console.conversation"
+                    ),
+                ),
             ],
             options={
-                'ordering': ['conversation_id', 'user_turn'],
+                "ordering": ["conversation_id", "user_turn"],
             },
         ),
         migrations.CreateModel(
-            name='Pin',
+            name="Pin",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('from_release', models.PositiveIntegerField()),
-                ('to_release', models.PositiveIntegerField(null=True)),
-                ('public_id', models.CharField(default=console.models.base.new_public_id, editable=False, max_length=12, unique=True)),
-                ('text', models.TextField(blank=True)),
-                ('encoder_id', models.CharField(max_length=300)),
-                ('cumulative', models.BinaryField(null=True)),
-                ('turn', models.BinaryField(null=True)),
-                ('bound', models.FloatField(default=0.9)),
-                ('by', models.CharField(blank=True, max_length=150)),
-                ('at', models.DateTimeField(auto_now_add=True)),
-                ('reason', models.TextField(blank=True)),
-                ('artifact', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='pins', to='console.artifact')),
-                ('exemplar', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='pins', to='console.exemplar')),
-                ('state', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='pins', to='console.querystate')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("from_release", models.PositiveIntegerField()),
+                ("to_release", models.PositiveIntegerField(null=True)),
+                (
+                    "public_id",
+                    models.CharField(
+                        default=console.models.base.new_public_id, editable=False, max_length=12, unique=True
+                    ),
+                ),
+                ("text", models.TextField(blank=True)),
+                ("encoder_id", models.CharField(max_length=300)),
+                ("cumulative", models.BinaryField(null=True)),
+                ("turn", models.BinaryField(null=True)),
+                ("bound", models.FloatField(default=0.9)),
+                ("by", models.CharField(blank=True, max_length=150)),
+                ("at", models.DateTimeField(auto_now_add=True)),
+                ("reason", models.TextField(blank=True)),
+                (
+                    "artifact",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="pins", to="console.artifact"
+                    ),
+                ),
+                (
+                    "exemplar",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="pins",
+                        to="console.exemplar",
+                    ),
+                ),
+                (
+                    "state",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="pins",
+                        to="console.querystate",
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='Judgement',
+            name="Judgement",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('prompt_version', models.CharField(default='1', max_length=40)),
-                ('repeat', models.PositiveSmallIntegerField(default=0)),
-                ('score', models.PositiveSmallIntegerField()),
-                ('reason', models.TextField(blank=True)),
-                ('visible_upto', models.PositiveIntegerField()),
-                ('prefix_digest', models.CharField(max_length=64)),
-                ('digest_computed', models.BooleanField(default=False)),
-                ('by', models.CharField(blank=True, max_length=150)),
-                ('at', models.DateTimeField(auto_now_add=True)),
-                ('artifact_text', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='judgements', to='console.artifacttext')),
-                ('judge', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='judgements', to='console.judge')),
-                ('state', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='judgements', to='console.querystate')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("prompt_version", models.CharField(default="1", max_length=40)),
+                ("repeat", models.PositiveSmallIntegerField(default=0)),
+                ("score", models.PositiveSmallIntegerField()),
+                ("reason", models.TextField(blank=True)),
+                ("visible_upto", models.PositiveIntegerField()),
+                ("prefix_digest", models.CharField(max_length=64)),
+                ("digest_computed", models.BooleanField(default=False)),
+                ("by", models.CharField(blank=True, max_length=150)),
+                ("at", models.DateTimeField(auto_now_add=True)),
+                (
+                    "artifact_text",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="judgements",
+                        to="console.artifacttext",
+                    ),
+                ),
+                (
+                    "judge",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="judgements", to="console.judge"
+                    ),
+                ),
+                (
+                    "state",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="judgements", to="console.querystate"
+                    ),
+                ),
             ],
         ),
         migrations.AddField(
-            model_name='exemplar',
-            name='origin',
-            field=models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='exemplars', to='console.querystate'),
+            model_name="exemplar",
+            name="origin",
+            field=models.ForeignKey(
+                null=True,
+                on_delete=django.db.models.deletion.SET_NULL,
+                related_name="exemplars",
+                to="console.querystate",
+            ),
         ),
         migrations.AddField(
-            model_name='discovery',
-            name='state',
-            field=models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='discoveries', to='console.querystate'),
+            model_name="discovery",
+            name="state",
+            field=models.ForeignKey(
+                null=True,
+                on_delete=django.db.models.deletion.SET_NULL,
+                related_name="discoveries",
+                to="console.querystate",
+            ),
         ),
         migrations.CreateModel(
-            name='Release',
+            name="Release",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('number', models.PositiveIntegerField()),
-                ('at', models.DateTimeField(auto_now_add=True, db_index=True)),
-                ('actor', models.CharField(blank=True, max_length=150)),
-                ('summary', models.CharField(max_length=300)),
-                ('reason', models.TextField(blank=True)),
-                ('inventory', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='releases', to='console.inventory')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("number", models.PositiveIntegerField()),
+                ("at", models.DateTimeField(auto_now_add=True, db_index=True)),
+                ("actor", models.CharField(blank=True, max_length=150)),
+                ("summary", models.CharField(max_length=300)),
+                ("reason", models.TextField(blank=True)),
+                (
+                    "inventory",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="releases", to="console.inventory"
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='Change',
+            name="Change",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('public_id', models.CharField(default=console.models.base.new_public_id, editable=False, max_length=12, unique=True)),
-                ('action', models.CharField(max_length=40)),
-                ('object_type', models.CharField(max_length=40)),
-                ('object_id', models.CharField(max_length=64)),
-                ('before', models.JSONField(null=True)),
-                ('after', models.JSONField(null=True)),
-                ('actor', models.CharField(blank=True, max_length=150)),
-                ('reason', models.TextField(blank=True)),
-                ('at', models.DateTimeField(auto_now_add=True)),
-                ('artifact', models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='changes', to='console.artifact')),
-                ('reverts', models.OneToOneField(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='reverted_by', to='console.change')),
-                ('user', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
-                ('inventory', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='changes', to='console.inventory')),
-                ('release', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='changes', to='console.release')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                (
+                    "public_id",
+                    models.CharField(
+                        default=console.models.base.new_public_id, editable=False, max_length=12, unique=True
+                    ),
+                ),
+                ("action", models.CharField(max_length=40)),
+                ("object_type", models.CharField(max_length=40)),
+                ("object_id", models.CharField(max_length=64)),
+                ("before", models.JSONField(null=True)),
+                ("after", models.JSONField(null=True)),
+                ("actor", models.CharField(blank=True, max_length=150)),
+                ("reason", models.TextField(blank=True)),
+                ("at", models.DateTimeField(auto_now_add=True)),
+                (
+                    "artifact",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="changes",
+                        to="console.artifact",
+                    ),
+                ),
+                (
+                    "reverts",
+                    models.OneToOneField(
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="reverted_by",
+                        to="console.change",
+                    ),
+                ),
+                (
+                    "user",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                (
+                    "inventory",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="changes", to="console.inventory"
+                    ),
+                ),
+                (
+                    "release",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="changes", to="console.release"
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='ReleaseActivation',
+            name="ReleaseActivation",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('number', models.PositiveIntegerField()),
-                ('at', models.DateTimeField(auto_now_add=True, db_index=True)),
-                ('actor', models.CharField(blank=True, max_length=150)),
-                ('reason', models.TextField(blank=True)),
-                ('inventory', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='activations', to='console.inventory')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("number", models.PositiveIntegerField()),
+                ("at", models.DateTimeField(auto_now_add=True, db_index=True)),
+                ("actor", models.CharField(blank=True, max_length=150)),
+                ("reason", models.TextField(blank=True)),
+                (
+                    "inventory",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="activations", to="console.inventory"
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='StateView',
+            name="StateView",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('encoder_id', models.CharField(max_length=300)),
-                ('renderer_version', models.PositiveSmallIntegerField()),
-                ('cumulative_key', models.CharField(max_length=64)),
-                ('turn_key', models.CharField(max_length=64)),
-                ('cut', models.BooleanField(default=False)),
-                ('state', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='views', to='console.querystate')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("encoder_id", models.CharField(max_length=300)),
+                ("renderer_version", models.PositiveSmallIntegerField()),
+                ("cumulative_key", models.CharField(max_length=64)),
+                ("turn_key", models.CharField(max_length=64)),
+                ("cut", models.BooleanField(default=False)),
+                (
+                    "state",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="views", to="console.querystate"
+                    ),
+                ),
             ],
         ),
         migrations.AddConstraint(
-            model_name='user',
-            constraint=models.UniqueConstraint(django.db.models.functions.text.Lower('username'), name='user_username_ci'),
+            model_name="user",
+            constraint=models.UniqueConstraint(
+                django.db.models.functions.text.Lower("username"), name="user_username_ci"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='artifactsetting',
-            constraint=models.UniqueConstraint(condition=models.Q(('to_release__isnull', True)), fields=('artifact',), name='artifactsetting_one_current'),
+            model_name="artifactsetting",
+            constraint=models.UniqueConstraint(
+                condition=models.Q(("to_release__isnull", True)),
+                fields=("artifact",),
+                name="artifactsetting_one_current",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='artifactsetting',
-            constraint=models.CheckConstraint(condition=models.Q(('mode__in', ['auto', 'always', 'off'])), name='artifactsetting_mode'),
+            model_name="artifactsetting",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("mode__in", ["auto", "always", "off"])), name="artifactsetting_mode"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='artifactsetting',
-            constraint=models.CheckConstraint(condition=models.Q(('fit_set__in', ['generated', 'mined', 'mixed'])), name='artifactsetting_fit_set'),
+            model_name="artifactsetting",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("fit_set__in", ["generated", "mined", "mixed"])), name="artifactsetting_fit_set"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='artifactsetting',
-            constraint=models.CheckConstraint(condition=models.Q(('status__in', ['active', 'archived'])), name='artifactsetting_status'),
+            model_name="artifactsetting",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("status__in", ["active", "archived"])), name="artifactsetting_status"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='artifacttext',
-            constraint=models.UniqueConstraint(fields=('artifact', 'number'), name='artifacttext_number'),
+            model_name="artifacttext",
+            constraint=models.UniqueConstraint(fields=("artifact", "number"), name="artifacttext_number"),
         ),
         migrations.AddConstraint(
-            model_name='artifacttext',
-            constraint=models.UniqueConstraint(condition=models.Q(('to_release__isnull', True)), fields=('artifact',), name='artifacttext_one_current'),
+            model_name="artifacttext",
+            constraint=models.UniqueConstraint(
+                condition=models.Q(("to_release__isnull", True)), fields=("artifact",), name="artifacttext_one_current"
+            ),
         ),
         migrations.AddIndex(
-            model_name='classifierversion',
-            index=models.Index(fields=['artifact', '-number'], name='console_cla_artifac_15e8bc_idx'),
+            model_name="classifierversion",
+            index=models.Index(fields=["artifact", "-number"], name="console_cla_artifac_15e8bc_idx"),
         ),
         migrations.AddConstraint(
-            model_name='classifierversion',
-            constraint=models.UniqueConstraint(fields=('artifact', 'number'), name='classifierversion_number'),
+            model_name="classifierversion",
+            constraint=models.UniqueConstraint(fields=("artifact", "number"), name="classifierversion_number"),
         ),
         migrations.AddConstraint(
-            model_name='classifierversion',
-            constraint=models.UniqueConstraint(condition=models.Q(('to_release__isnull', True)), fields=('artifact',), name='classifierversion_one_current'),
+            model_name="classifierversion",
+            constraint=models.UniqueConstraint(
+                condition=models.Q(("to_release__isnull", True)),
+                fields=("artifact",),
+                name="classifierversion_one_current",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='dependency',
-            constraint=models.UniqueConstraint(condition=models.Q(('to_release__isnull', True)), fields=('artifact', 'target', 'kind'), name='dependency_one_current'),
+            model_name="dependency",
+            constraint=models.UniqueConstraint(
+                condition=models.Q(("to_release__isnull", True)),
+                fields=("artifact", "target", "kind"),
+                name="dependency_one_current",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='dependency',
-            constraint=models.CheckConstraint(condition=models.Q(('artifact', models.F('target')), _negated=True), name='dependency_not_itself'),
+            model_name="dependency",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("artifact", models.F("target")), _negated=True), name="dependency_not_itself"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='dependency',
-            constraint=models.CheckConstraint(condition=models.Q(('kind__in', ['requires', 'entails'])), name='dependency_kind'),
+            model_name="dependency",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("kind__in", ["requires", "entails"])), name="dependency_kind"
+            ),
         ),
         migrations.AddIndex(
-            model_name='decision',
-            index=models.Index(fields=['artifact', '-id'], name='console_dec_artifac_ee2b10_idx'),
+            model_name="decision",
+            index=models.Index(fields=["artifact", "-id"], name="console_dec_artifac_ee2b10_idx"),
         ),
         migrations.AddConstraint(
-            model_name='decision',
-            constraint=models.UniqueConstraint(fields=('discovery', 'artifact'), name='decision_once'),
+            model_name="decision",
+            constraint=models.UniqueConstraint(fields=("discovery", "artifact"), name="decision_once"),
         ),
         migrations.AddIndex(
-            model_name='conversation',
-            index=models.Index(fields=['inventory', '-id'], name='console_con_invento_af1a39_idx'),
+            model_name="conversation",
+            index=models.Index(fields=["inventory", "-id"], name="console_con_invento_af1a39_idx"),
         ),
         migrations.AddIndex(
-            model_name='conversation',
-            index=models.Index(fields=['inventory', 'scenario'], name='console_con_invento_b5db99_idx'),
+            model_name="conversation",
+            index=models.Index(fields=["inventory", "scenario"], name="console_con_invento_b5db99_idx"),
         ),
         migrations.AddConstraint(
-            model_name='conversation',
-            constraint=models.UniqueConstraint(fields=('inventory', 'external_id'), name='conversation_external_id'),
+            model_name="conversation",
+            constraint=models.UniqueConstraint(fields=("inventory", "external_id"), name="conversation_external_id"),
         ),
         migrations.AddConstraint(
-            model_name='centre',
-            constraint=models.UniqueConstraint(fields=('inventory', 'number'), name='centre_number'),
+            model_name="centre",
+            constraint=models.UniqueConstraint(fields=("inventory", "number"), name="centre_number"),
         ),
         migrations.AddConstraint(
-            model_name='artifact',
-            constraint=models.UniqueConstraint(fields=('inventory', 'key'), name='artifact_key'),
+            model_name="artifact",
+            constraint=models.UniqueConstraint(fields=("inventory", "key"), name="artifact_key"),
         ),
         migrations.AddConstraint(
-            model_name='artifact',
-            constraint=models.CheckConstraint(condition=models.Q(('kind__in', ['policy', 'skill', 'tool', 'glossary', 'observation'])), name='artifact_kind'),
+            model_name="artifact",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("kind__in", ["policy", "skill", "tool", "glossary", "observation"])),
+                name="artifact_kind",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='apitoken',
-            constraint=models.CheckConstraint(condition=models.Q(('role__in', ['viewer', 'reviewer', 'author', 'publisher', 'admin'])), name='apitoken_role'),
+            model_name="apitoken",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("role__in", ["viewer", "reviewer", "author", "publisher", "admin"])),
+                name="apitoken_role",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='judge',
-            constraint=models.UniqueConstraint(fields=('inventory', 'name'), name='judge_name'),
+            model_name="judge",
+            constraint=models.UniqueConstraint(fields=("inventory", "name"), name="judge_name"),
         ),
         migrations.AddConstraint(
-            model_name='judge',
-            constraint=models.CheckConstraint(condition=models.Q(('kind__in', ['model', 'human'])), name='judge_kind'),
+            model_name="judge",
+            constraint=models.CheckConstraint(condition=models.Q(("kind__in", ["model", "human"])), name="judge_kind"),
         ),
         migrations.AddConstraint(
-            model_name='judge',
-            constraint=models.CheckConstraint(condition=models.Q(('rubric__in', ['current-need', 'sticky'])), name='judge_rubric'),
+            model_name="judge",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("rubric__in", ["current-need", "sticky"])), name="judge_rubric"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='judge',
-            constraint=models.CheckConstraint(condition=models.Q(('pass_mark__gte', 2), ('pass_mark__lte', 5)), name='judge_pass_mark'),
+            model_name="judge",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("pass_mark__gte", 2), ("pass_mark__lte", 5)), name="judge_pass_mark"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='inventory',
-            constraint=models.CheckConstraint(condition=models.Q(('go_live__in', ['at_once', 'after_review'])), name='inventory_go_live'),
+            model_name="inventory",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("go_live__in", ["at_once", "after_review"])), name="inventory_go_live"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='inventory',
-            constraint=models.CheckConstraint(condition=models.Q(('class_weight__in', ['balanced', 'none'])), name='inventory_class_weight'),
+            model_name="inventory",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("class_weight__in", ["balanced", "none"])), name="inventory_class_weight"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='inventory',
-            constraint=models.CheckConstraint(condition=models.Q(('target_recall__gt', 0), ('target_recall__lte', 1)), name='inventory_target_recall'),
+            model_name="inventory",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("target_recall__gt", 0), ("target_recall__lte", 1)), name="inventory_target_recall"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='inventory',
-            constraint=models.CheckConstraint(condition=models.Q(('inverse_penalty__gt', 0)), name='inventory_inverse_penalty'),
+            model_name="inventory",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("inverse_penalty__gt", 0)), name="inventory_inverse_penalty"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='inventory',
-            constraint=models.CheckConstraint(condition=models.Q(('live_release__lte', models.F('release'))), name='inventory_live_not_ahead'),
+            model_name="inventory",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("live_release__lte", models.F("release"))), name="inventory_live_not_ahead"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='membership',
-            constraint=models.UniqueConstraint(fields=('user', 'inventory'), name='membership_once'),
+            model_name="membership",
+            constraint=models.UniqueConstraint(fields=("user", "inventory"), name="membership_once"),
         ),
         migrations.AddConstraint(
-            model_name='membership',
-            constraint=models.CheckConstraint(condition=models.Q(('role__in', ['viewer', 'reviewer', 'author', 'publisher', 'admin'])), name='membership_role'),
+            model_name="membership",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("role__in", ["viewer", "reviewer", "author", "publisher", "admin"])),
+                name="membership_role",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='message',
-            constraint=models.UniqueConstraint(fields=('conversation', 'index'), name='message_index'),
+            model_name="message",
+            constraint=models.UniqueConstraint(fields=("conversation", "index"), name="message_index"),
         ),
         migrations.AddConstraint(
-            model_name='operatingpoint',
-            constraint=models.UniqueConstraint(fields=('inventory', 'number'), name='operatingpoint_number'),
+            model_name="operatingpoint",
+            constraint=models.UniqueConstraint(fields=("inventory", "number"), name="operatingpoint_number"),
         ),
         migrations.AddConstraint(
-            model_name='operatingpoint',
-            constraint=models.UniqueConstraint(condition=models.Q(('to_release__isnull', True)), fields=('inventory',), name='operatingpoint_one_current'),
+            model_name="operatingpoint",
+            constraint=models.UniqueConstraint(
+                condition=models.Q(("to_release__isnull", True)),
+                fields=("inventory",),
+                name="operatingpoint_one_current",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='querystate',
-            constraint=models.UniqueConstraint(fields=('conversation', 'user_turn'), name='querystate_turn'),
+            model_name="querystate",
+            constraint=models.UniqueConstraint(fields=("conversation", "user_turn"), name="querystate_turn"),
         ),
         migrations.AddConstraint(
-            model_name='pin',
-            constraint=models.CheckConstraint(condition=models.Q(('bound__gt', 0), ('bound__lte', 1)), name='pin_bound'),
+            model_name="pin",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("bound__gt", 0), ("bound__lte", 1)), name="pin_bound"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='pin',
-            constraint=models.CheckConstraint(condition=models.Q(('cumulative__isnull', False), ('turn__isnull', False), _connector='OR'), name='pin_has_a_view'),
+            model_name="pin",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("cumulative__isnull", False), ("turn__isnull", False), _connector="OR"),
+                name="pin_has_a_view",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='pin',
-            constraint=models.UniqueConstraint(condition=models.Q(('to_release__isnull', True)), fields=('artifact', 'state'), name='pin_state_once'),
+            model_name="pin",
+            constraint=models.UniqueConstraint(
+                condition=models.Q(("to_release__isnull", True)), fields=("artifact", "state"), name="pin_state_once"
+            ),
         ),
         migrations.AddIndex(
-            model_name='judgement',
-            index=models.Index(fields=['artifact_text', 'judge', 'score'], name='console_jud_artifac_0a0cb2_idx'),
+            model_name="judgement",
+            index=models.Index(fields=["artifact_text", "judge", "score"], name="console_jud_artifac_0a0cb2_idx"),
         ),
         migrations.AddConstraint(
-            model_name='judgement',
-            constraint=models.UniqueConstraint(fields=('state', 'artifact_text', 'judge', 'prompt_version', 'repeat'), name='judgement_once'),
+            model_name="judgement",
+            constraint=models.UniqueConstraint(
+                fields=("state", "artifact_text", "judge", "prompt_version", "repeat"), name="judgement_once"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='judgement',
-            constraint=models.CheckConstraint(condition=models.Q(('score__gte', 1), ('score__lte', 5)), name='judgement_score'),
+            model_name="judgement",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("score__gte", 1), ("score__lte", 5)), name="judgement_score"
+            ),
         ),
         migrations.AddIndex(
-            model_name='exemplar',
-            index=models.Index(fields=['artifact', 'status', 'polarity'], name='console_exe_artifac_053e45_idx'),
+            model_name="exemplar",
+            index=models.Index(fields=["artifact", "status", "polarity"], name="console_exe_artifac_053e45_idx"),
         ),
         migrations.AddConstraint(
-            model_name='exemplar',
-            constraint=models.UniqueConstraint(fields=('artifact', 'text_digest'), name='exemplar_text_once'),
+            model_name="exemplar",
+            constraint=models.UniqueConstraint(fields=("artifact", "text_digest"), name="exemplar_text_once"),
         ),
         migrations.AddConstraint(
-            model_name='exemplar',
-            constraint=models.CheckConstraint(condition=models.Q(('polarity__in', ['signal', 'anti_signal'])), name='exemplar_polarity'),
+            model_name="exemplar",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("polarity__in", ["signal", "anti_signal"])), name="exemplar_polarity"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='exemplar',
-            constraint=models.CheckConstraint(condition=models.Q(('view_kind__in', ['user_turn', 'cumulative'])), name='exemplar_view_kind'),
+            model_name="exemplar",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("view_kind__in", ["user_turn", "cumulative"])), name="exemplar_view_kind"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='exemplar',
-            constraint=models.CheckConstraint(condition=models.Q(('source__in', ['generated', 'mined', 'written', 'imported'])), name='exemplar_source'),
+            model_name="exemplar",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("source__in", ["generated", "mined", "written", "imported"])),
+                name="exemplar_source",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='exemplar',
-            constraint=models.CheckConstraint(condition=models.Q(('status__in', ['candidate', 'promoted', 'rejected', 'retired'])), name='exemplar_status'),
+            model_name="exemplar",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("status__in", ["candidate", "promoted", "rejected", "retired"])),
+                name="exemplar_status",
+            ),
         ),
         migrations.AddIndex(
-            model_name='discovery',
-            index=models.Index(fields=['inventory', '-at'], name='console_dis_invento_11aa20_idx'),
+            model_name="discovery",
+            index=models.Index(fields=["inventory", "-at"], name="console_dis_invento_11aa20_idx"),
         ),
         migrations.AddConstraint(
-            model_name='discovery',
-            constraint=models.CheckConstraint(condition=models.Q(('origin__in', ['live', 'recomputed'])), name='discovery_origin'),
+            model_name="discovery",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("origin__in", ["live", "recomputed"])), name="discovery_origin"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='discovery',
-            constraint=models.UniqueConstraint(fields=('inventory', 'conversation', 'user_turn', 'release', 'origin', 'theta', 'prefix_digest'), name='discovery_once'),
+            model_name="discovery",
+            constraint=models.UniqueConstraint(
+                fields=("inventory", "conversation", "user_turn", "release", "origin", "theta", "prefix_digest"),
+                name="discovery_once",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='release',
-            constraint=models.UniqueConstraint(fields=('inventory', 'number'), name='release_number'),
+            model_name="release",
+            constraint=models.UniqueConstraint(fields=("inventory", "number"), name="release_number"),
         ),
         migrations.AddIndex(
-            model_name='change',
-            index=models.Index(fields=['inventory', '-id'], name='console_cha_invento_2eaf41_idx'),
+            model_name="change",
+            index=models.Index(fields=["inventory", "-id"], name="console_cha_invento_2eaf41_idx"),
         ),
         migrations.AddIndex(
-            model_name='change',
-            index=models.Index(fields=['artifact', '-id'], name='console_cha_artifac_bec531_idx'),
+            model_name="change",
+            index=models.Index(fields=["artifact", "-id"], name="console_cha_artifac_bec531_idx"),
         ),
         migrations.AddConstraint(
-            model_name='stateview',
-            constraint=models.UniqueConstraint(fields=('state', 'encoder_id', 'renderer_version'), name='stateview_once'),
+            model_name="stateview",
+            constraint=models.UniqueConstraint(
+                fields=("state", "encoder_id", "renderer_version"), name="stateview_once"
+            ),
         ),
     ]

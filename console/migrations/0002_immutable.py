@@ -15,7 +15,7 @@ def _sqlite(editor):
         "BEGIN SELECT RAISE(ABORT, 'audit events are append-only'); END"
     )
     editor.execute(
-        f"CREATE TRIGGER classifierversion_immutable BEFORE UPDATE OF {columns}, \"offset\" ON console_classifierversion "
+        f'CREATE TRIGGER classifierversion_immutable BEFORE UPDATE OF {columns}, "offset" ON console_classifierversion '
         "BEGIN SELECT RAISE(ABORT, 'classifier versions are immutable'); END"
     )
 

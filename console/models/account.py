@@ -30,7 +30,9 @@ class Role(models.TextChoices):
 class User(AbstractUser):
     time_zone = models.CharField(max_length=64, default="UTC")
     locale = models.CharField(max_length=16, default="en")
-    key_map = models.JSONField(default=dict, blank=True)  # {} = the default keys; {"off": true} = single-letter keys off
+    key_map = models.JSONField(
+        default=dict, blank=True
+    )  # {} = the default keys; {"off": true} = single-letter keys off
     technical_terms = models.BooleanField(default=False)  # show "margin" where the pages say "match strength"
 
     class Meta:
@@ -52,7 +54,9 @@ class Membership(models.Model):
 class ApiTokenQuerySet(models.QuerySet["ApiToken"]):
     def usable(self) -> "ApiTokenQuerySet":
         now = timezone.now()
-        return self.filter(revoked_at__isnull=True).filter(models.Q(expires_at__isnull=True) | models.Q(expires_at__gt=now))
+        return self.filter(revoked_at__isnull=True).filter(
+            models.Q(expires_at__isnull=True) | models.Q(expires_at__gt=now)
+        )
 
 
 class ApiToken(models.Model):

@@ -62,7 +62,9 @@ class ArtifactSetting(Carried):
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(fields=["artifact"], condition=Q(to_release__isnull=True), name="artifactsetting_one_current"),
+            models.UniqueConstraint(
+                fields=["artifact"], condition=Q(to_release__isnull=True), name="artifactsetting_one_current"
+            ),
             one_of("mode", Mode, "artifactsetting_mode"),
             one_of("fit_set", FitSet, "artifactsetting_fit_set"),
             one_of("status", Status, "artifactsetting_status"),
@@ -85,7 +87,9 @@ class ArtifactText(Carried):
     class Meta:
         constraints = [
             models.UniqueConstraint(fields=["artifact", "number"], name="artifacttext_number"),
-            models.UniqueConstraint(fields=["artifact"], condition=Q(to_release__isnull=True), name="artifacttext_one_current"),
+            models.UniqueConstraint(
+                fields=["artifact"], condition=Q(to_release__isnull=True), name="artifacttext_one_current"
+            ),
         ]
 
 
@@ -106,7 +110,9 @@ class Dependency(Carried):
     class Meta:
         constraints = [
             models.UniqueConstraint(
-                fields=["artifact", "target", "kind"], condition=Q(to_release__isnull=True), name="dependency_one_current"
+                fields=["artifact", "target", "kind"],
+                condition=Q(to_release__isnull=True),
+                name="dependency_one_current",
             ),
             models.CheckConstraint(condition=~Q(artifact=F("target")), name="dependency_not_itself"),
             one_of("kind", DependencyKind, "dependency_kind"),

@@ -12,7 +12,9 @@ class Conversation(models.Model):
     public_id = public_id_field()
     inventory = models.ForeignKey(Inventory, on_delete=models.CASCADE, related_name="conversations")
     external_id = models.CharField(max_length=200)
-    scenario = models.CharField(max_length=200)  # the external id where the log names none; the unit of splits and intervals
+    scenario = models.CharField(
+        max_length=200
+    )  # the external id where the log names none; the unit of splits and intervals
     customer = models.CharField(max_length=200, blank=True)
     config = models.CharField(max_length=200, blank=True)
     channel = models.CharField(max_length=40, blank=True)
@@ -80,4 +82,6 @@ class StateView(models.Model):
     cut = models.BooleanField(default=False)  # the prefix did not fit the encoder's window
 
     class Meta:
-        constraints = [models.UniqueConstraint(fields=["state", "encoder_id", "renderer_version"], name="stateview_once")]
+        constraints = [
+            models.UniqueConstraint(fields=["state", "encoder_id", "renderer_version"], name="stateview_once")
+        ]

@@ -18,7 +18,9 @@ class Discovery(models.Model):
 
     public_id = public_id_field()
     inventory = models.ForeignKey(Inventory, on_delete=models.CASCADE, related_name="discoveries")
-    state = models.ForeignKey(QueryState, null=True, on_delete=models.SET_NULL, related_name="discoveries")  # null = text not sent
+    state = models.ForeignKey(
+        QueryState, null=True, on_delete=models.SET_NULL, related_name="discoveries"
+    )  # null = text not sent
     conversation = models.CharField(max_length=200)  # the external id, whether or not its text was sent
     user_turn = models.PositiveIntegerField()
     prefix_digest = models.CharField(max_length=64, blank=True)

@@ -40,7 +40,9 @@ class ExemplarQuerySet(models.QuerySet["Exemplar"]):
 class Exemplar(models.Model):
     public_id = public_id_field()
     artifact = models.ForeignKey(Artifact, on_delete=models.CASCADE, related_name="exemplars")
-    artifact_text = models.ForeignKey(ArtifactText, null=True, on_delete=models.SET_NULL)  # the text it was generated from
+    artifact_text = models.ForeignKey(
+        ArtifactText, null=True, on_delete=models.SET_NULL
+    )  # the text it was generated from
     polarity = models.CharField(max_length=16, choices=Polarity.choices)
     text = models.TextField()
     text_digest = models.CharField(max_length=64)  # sha256 of the text
@@ -61,7 +63,9 @@ class Exemplar(models.Model):
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(fields=["artifact", "text_digest"], name="exemplar_text_once"),  # hence never on both sides
+            models.UniqueConstraint(
+                fields=["artifact", "text_digest"], name="exemplar_text_once"
+            ),  # hence never on both sides
             one_of("polarity", Polarity, "exemplar_polarity"),
             one_of("view_kind", ViewKind, "exemplar_view_kind"),
             one_of("source", Source, "exemplar_source"),
@@ -91,6 +95,10 @@ class Pin(Carried):
     class Meta:
         constraints = [
             models.CheckConstraint(condition=Q(bound__gt=0) & Q(bound__lte=1), name="pin_bound"),
-            models.CheckConstraint(condition=Q(cumulative__isnull=False) | Q(turn__isnull=False), name="pin_has_a_view"),
-            models.UniqueConstraint(fields=["artifact", "state"], condition=Q(to_release__isnull=True), name="pin_state_once"),
+            models.CheckConstraint(
+                condition=Q(cumulative__isnull=False) | Q(turn__isnull=False), name="pin_has_a_view"
+            ),
+            models.UniqueConstraint(
+                fields=["artifact", "state"], condition=Q(to_release__isnull=True), name="pin_state_once"
+            ),
         ]

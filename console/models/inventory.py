@@ -30,17 +30,25 @@ class Inventory(models.Model):
     target_recall = models.FloatField(default=0.9)
     class_weight = models.CharField(max_length=16, choices=ClassWeight.choices, default=ClassWeight.BALANCED)
     inverse_penalty = models.FloatField(default=1.0)  # C of the logistic regression
-    minimum_material = models.PositiveSmallIntegerField(default=3)  # mined signals and anti-signals before mined may be chosen
-    log_revision = models.PositiveIntegerField(default=0)  # bumped by every write to conversations and vectors: cache key
+    minimum_material = models.PositiveSmallIntegerField(
+        default=3
+    )  # mined signals and anti-signals before mined may be chosen
+    log_revision = models.PositiveIntegerField(
+        default=0
+    )  # bumped by every write to conversations and vectors: cache key
     label_revision = models.PositiveIntegerField(default=0)  # bumped by every write to judgements: cache key
-    judge = models.ForeignKey("Judge", null=True, on_delete=models.PROTECT, related_name="+")  # whose scores the metrics read
+    judge = models.ForeignKey(
+        "Judge", null=True, on_delete=models.PROTECT, related_name="+"
+    )  # whose scores the metrics read
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
         constraints = [
             one_of("go_live", GoLive, "inventory_go_live"),
             one_of("class_weight", ClassWeight, "inventory_class_weight"),
-            models.CheckConstraint(condition=Q(target_recall__gt=0) & Q(target_recall__lte=1), name="inventory_target_recall"),
+            models.CheckConstraint(
+                condition=Q(target_recall__gt=0) & Q(target_recall__lte=1), name="inventory_target_recall"
+            ),
             models.CheckConstraint(condition=Q(inverse_penalty__gt=0), name="inventory_inverse_penalty"),
             models.CheckConstraint(condition=Q(live_release__lte=models.F("release")), name="inventory_live_not_ahead"),
         ]
@@ -85,7 +93,9 @@ class OperatingPoint(Carried):
     class Meta:
         constraints = [
             models.UniqueConstraint(fields=["inventory", "number"], name="operatingpoint_number"),
-            models.UniqueConstraint(fields=["inventory"], condition=Q(to_release__isnull=True), name="operatingpoint_one_current"),
+            models.UniqueConstraint(
+                fields=["inventory"], condition=Q(to_release__isnull=True), name="operatingpoint_one_current"
+            ),
         ]
 
 
@@ -120,7 +130,9 @@ class Change(models.Model):
     inventory = models.ForeignKey(Inventory, on_delete=models.CASCADE, related_name="changes")
     release = models.ForeignKey(Release, on_delete=models.CASCADE, related_name="changes")
     artifact = models.ForeignKey("Artifact", null=True, on_delete=models.CASCADE, related_name="changes")
-    action = models.CharField(max_length=40)  # promote, reject, restore, pin, unpin, edit, move, retire, rollback, undo, ...
+    action = models.CharField(
+        max_length=40
+    )  # promote, reject, restore, pin, unpin, edit, move, retire, rollback, undo, ...
     object_type = models.CharField(max_length=40)
     object_id = models.CharField(max_length=64)
     before = models.JSONField(null=True)

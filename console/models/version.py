@@ -14,12 +14,16 @@ class ClassifierVersion(Carried):
     artifact = models.ForeignKey(Artifact, on_delete=models.CASCADE, related_name="versions")
     number = models.PositiveIntegerField()
     parent = models.ForeignKey("self", null=True, on_delete=models.SET_NULL, related_name="children")
-    exemplars = models.JSONField()  # [{"id", "public_id", "polarity", "view_kind", "digest", "source", "weight"}], in fit order
+    exemplars = (
+        models.JSONField()
+    )  # [{"id", "public_id", "polarity", "view_kind", "digest", "source", "weight"}], in fit order
     weights = models.BinaryField()  # little-endian float32 (d,)
     bias = models.FloatField()
     alphas = models.BinaryField()  # little-endian float64 (n,)
     offset = models.FloatField(default=0.0)
-    offset_rule = models.CharField(max_length=40, default="first")  # first, share, recall, copied: how the offset was chosen
+    offset_rule = models.CharField(
+        max_length=40, default="first"
+    )  # first, share, recall, copied: how the offset was chosen
     inverse_penalty = models.FloatField()  # C
     class_weight = models.CharField(max_length=16)
     stop = models.JSONField()  # {"iterations", "relative_gradient", "reason"}
@@ -28,7 +32,9 @@ class ClassifierVersion(Carried):
     centre = models.ForeignKey(Centre, on_delete=models.PROTECT)
     fit_set = models.CharField(max_length=16, choices=FitSet.choices)
     counts = models.JSONField()  # {"signal": {"generated": 10, …}, "anti_signal": {…}}
-    metrics = models.JSONField()  # {"n", "tp", "fp", "fn", "fired", "states", "left_out", "judge", "split"}; {} without labels
+    metrics = (
+        models.JSONField()
+    )  # {"n", "tp", "fp", "fn", "fired", "states", "left_out", "judge", "split"}; {} without labels
     weight_hash = models.CharField(max_length=64)
     reason = models.TextField(blank=True)
     actor = models.CharField(max_length=150, blank=True)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from console.models import Conversation, Exemplar, ExemplarStatus, Message, Pin, Polarity, QueryState
+from console.models import Conversation, Dependency, Exemplar, ExemplarStatus, Message, Pin, Polarity, QueryState
 from console.services import table
 from console.services.fit import Basis, Draft, exemplar_vectors, metrics_of, precision_of, recall_of
 from console.services.runtime import conversation_vectors, runtime
@@ -165,15 +165,16 @@ def _before(ground: Basis) -> _Before:
 
 def _compare(impact: Impact, ground: Basis, before: _Before, draft: Draft) -> None:
     after = draft.margins > draft.cutoff
-    labels = table.labels_of(ground.inventory, ground.states, ground.artifact)
+    labels = ground.labels
     start, stop = ~before.fired & after, before.fired & ~after
     impact.makes_version = True
     impact.started_count, impact.stopped_count = int(start.sum()), int(stop.sum())
     impact.started_needed = int((start & labels.relevant).sum())
     impact.started_not_needed = int((start & labels.judged & ~labels.relevant).sum())
     impact.started_unjudged = int((start & ~labels.judged).sum())
-    impact.started = flips(ground, np.flatnonzero(start), labels, before.margins, draft.margins)
-    impact.stopped = flips(ground, np.flatnonzero(stop), labels, before.margins, draft.margins)
+    impact.started, impact.stopped = flips(
+        ground, (np.flatnonzero(start), np.flatnonzero(stop)), labels, before.margins, draft.margins
+    )
     impact.fired_after = int(after.sum())
     impact.left_out = int(draft.left_out.sum())
     impact.relevant = draft.metrics.get("relevant", 0)
@@ -193,43 +194,46 @@ def _compare(impact: Impact, ground: Basis, before: _Before, draft: Draft) -> No
 
 def flips(
     ground: Basis,
-    positions: NDArray[np.intp],
+    lists: Sequence[NDArray[np.intp]],
     labels: table.Labels,
     before: NDArray[np.float64] | None,
     after: NDArray[np.float64],
-) -> list[Flip]:
-    """The turns at these positions of the state table, those the judge finds needed first, then the strongest."""
-    order = sorted(positions, key=lambda p: (-int(labels.relevant[p]), -after[p], p))[:LISTED]
-    texts = state_texts([int(ground.states.state_ids[p]) for p in order])
-    result = []
-    for position in order:
+) -> list[list[Flip]]:
+    """Each list of positions of the state table as turns, those the judge finds needed first, then the strongest."""
+    orders = [sorted(positions, key=lambda p: (-int(labels.relevant[p]), -after[p], p))[:LISTED] for positions in lists]
+    texts = state_texts([int(ground.states.state_ids[p]) for order in orders for p in order])
+
+    def flip(position: np.intp) -> Flip:
         pk = int(ground.states.state_ids[position])
         external, public, turn, text = texts[pk]
         needed = bool(labels.relevant[position]) if labels.judged[position] else None
         earlier = float(before[position]) if before is not None else None
-        result.append(Flip(pk, external, public, turn, text, needed, earlier, float(after[position])))
-    return result
+        return Flip(pk, external, public, turn, text, needed, earlier, float(after[position]))
+
+    return [[flip(p) for p in order] for order in orders]
 
 
 def state_texts(ids: Sequence[int]) -> dict[int, tuple[str, str, int, str]]:
     """Per query state: conversation's external id, its public id, user turn, and the newest message's text."""
-    states = QueryState.objects.filter(pk__in=ids).select_related("conversation")
-    rows = {state.pk: state for state in states}
+    rows = list(
+        QueryState.objects.filter(pk__in=ids).values_list(
+            "pk",
+            "conversation_id",
+            "message_index",
+            "conversation__external_id",
+            "conversation__public_id",
+            "user_turn",
+        )
+    )
     contents = {
-        (m.conversation_id, m.index): m.content
-        for m in Message.objects.filter(
-            conversation_id__in={s.conversation_id for s in rows.values()},
-            index__in={s.message_index for s in rows.values()},
-        ).only("conversation_id", "index", "content")
+        (conversation, index): content
+        for conversation, index, content in Message.objects.filter(
+            conversation_id__in={row[1] for row in rows}, index__in={row[2] for row in rows}
+        ).values_list("conversation_id", "index", "content")
     }
     return {
-        pk: (
-            state.conversation.external_id,
-            state.conversation.public_id,
-            state.user_turn,
-            contents[(state.conversation_id, state.message_index)],
-        )
-        for pk, state in rows.items()
+        pk: (external, public, turn, contents[(conversation, index)])
+        for pk, conversation, index, external, public, turn in rows
     }
 
 
@@ -292,9 +296,12 @@ def others_changed(ground: Basis, classifier: Classifier, flipped: NDArray[np.in
     Classifiers are independent, so only expiry and dependencies can carry a flip over: both are replayed, before and
     after, on the conversations concerned.
     """
+    expires = ground.point.expiry_others is not None or ground.point.expiry_turns is not None
+    linked = Dependency.objects.current().filter(artifact__inventory=ground.inventory)
+    if not len(flipped) or not (expires or linked.exists()):
+        return []  # asked of the rows: every change makes a release, whose bundle would be built for this alone
     bundle = runtime(ground.inventory, "draft")
-    linked = any(a.requires or a.entails for a in bundle.artifacts)
-    if not len(flipped) or not (linked or bundle.operating_point.expiry.on) or ground.artifact.key not in bundle.keys:
+    if ground.artifact.key not in bundle.keys:
         return []
     after = Bundle(
         encoder_id=bundle.encoder_id,
@@ -323,7 +330,7 @@ def nearest_look_alike(
 
     ``text_vector`` (d,) is centred. Texts that are examples already are passed over.
     """
-    labels = table.labels_of(ground.inventory, ground.states, ground.artifact)
+    labels = ground.labels
     irrelevant = np.flatnonzero(labels.score == 1)
     if not len(irrelevant):
         return None
