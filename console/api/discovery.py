@@ -57,8 +57,12 @@ def post_decisions(request: ApiRequest, inv: Inv, body: Decisions) -> Any:
     rows = [row.model_dump(exclude_unset=True) for row in body.decisions]
     caller = request.caller
     report = score.record_decisions(request.inventory, rows, by=caller.actor, agent=caller.token.name)
-    errors = report.errors or []
-    return {"stored": report.stored, "duplicates": report.duplicates, "rejected": len(errors), "errors": errors}
+    return {
+        "stored": report.stored,
+        "duplicates": report.duplicates,
+        "rejected": len(report.errors),
+        "errors": report.errors,
+    }
 
 
 @router.route("GET", "/bundle", "get_bundle", Role.VIEWER, None, extra=BUNDLE)

@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -195,7 +195,7 @@ def record_discovery(
 class DecisionReport:
     stored: int = 0
     duplicates: int = 0
-    errors: list[dict[str, Any]] | None = None
+    errors: list[dict[str, Any]] = field(default_factory=list)
 
 
 def record_decisions(
@@ -204,15 +204,13 @@ def record_decisions(
     """Live decisions made from a bundle: each ``{conversation, user_turn, release, fired: [{artifact, margin?, cutoff?,
     reason?, version?}], at?, prefix_digest?, messages?}``; bad rows are reported, good ones kept.
     """
-    report = DecisionReport(errors=[])
+    report = DecisionReport()
     keys = dict(Artifact.objects.filter(inventory=inventory).values_list("key", "pk"))
     for number, row in enumerate(rows):
         try:
             made = _record_one(inventory, row, keys, by=by, agent=agent)
         except ServiceError as error:
-            (report.errors or []).append(
-                {"row": number, "field": error.field, "message": error.message, "hint": error.hint}
-            )
+            report.errors.append({"row": number, "field": error.field, "message": error.message, "hint": error.hint})
             continue
         report.stored += made
         report.duplicates += not made
