@@ -23,6 +23,19 @@
     opener?.focus();
   });
 
+  // The bar for ticked rows appears with the first tick.
+  function count() {
+    const n = document.querySelectorAll("[data-tick][form=bulk]:checked").length;
+    document.querySelectorAll(".bulkbar").forEach((bar) => {
+      bar.classList.toggle("on", n > 0);
+      const words = bar.querySelector("[data-ticked]");
+      if (words) words.textContent = `${words.dataset.ticked} ${n}`;
+    });
+  }
+  document.addEventListener("change", (event) => event.target.matches?.("[data-tick]") && count());
+  document.addEventListener("console:swapped", count);
+  count();
+
   // A second strip takes the place of the first: both stand on the same version, only one can be applied.
   document.addEventListener("console:swapped", (event) => {
     const now = event.detail.target;

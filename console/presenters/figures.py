@@ -64,9 +64,7 @@ def name_of(kind: str, *, technical: bool) -> str:
     return labels.term(NAMES[kind], technical=technical)
 
 
-def map_figure(
-    points: Sequence[Point], *, cutoff: float, preview: float | None, technical: bool
-) -> dict[str, Any]:
+def map_figure(points: Sequence[Point], *, cutoff: float, preview: float | None, technical: bool) -> dict[str, Any]:
     """The scatter of one classifier's space. ``preview`` is another cut-off, drawn as a second line."""
     go = _go()
     groups: dict[str, list[Point]] = {kind: [] for kind in KINDS}
@@ -93,7 +91,7 @@ def map_figure(
     lines = [_line(0, "solid")]
     if preview is not None:
         lines.append(_line(round(preview - cutoff, 6), "dash"))
-    figure = go.Figure(data=traces, layout=_layout(go, shapes=lines, height=520))
+    figure = go.Figure(data=traces, layout=_layout(go, shapes=lines, height=460))
     figure.update_layout(
         xaxis={"title": {"text": _x_title(technical)}, "zeroline": False},
         yaxis={"title": {"text": _("What else tells the examples apart")}, "showticklabels": False, "zeroline": False},
@@ -134,7 +132,12 @@ def _layout(go: Any, **more: Any) -> Any:
 
 
 ROWS = (("signals", "signal"), ("anti_signals", "anti_signal"), ("relevant", "relevant"), ("irrelevant", "irrelevant"))
-STRIP_SYMBOLS = {"signals": "triangle-up", "anti_signals": "triangle-down", "relevant": "star", "irrelevant": "x-thin-open"}
+STRIP_SYMBOLS = {
+    "signals": "triangle-up",
+    "anti_signals": "triangle-down",
+    "relevant": "star",
+    "irrelevant": "x-thin-open",
+}
 
 
 def strip_figure(found: Strip, *, cutoff: float, preview: float | None, technical: bool) -> dict[str, Any]:

@@ -236,8 +236,9 @@ def _apply(
             raise Conflict(f"{artifact.key} is archived.", hint="Restore it first.")
         plan = make(artifact, by)
         draft, effect, ground = None, Impact(base_version=base_version), None
-        if current_point(artifact.inventory).centre is not None:
-            ground = fit.basis(artifact)
+        point = current_point(artifact.inventory)
+        if point.centre is not None:
+            ground = fit.basis(artifact, point=point)
             draft = _drafted(plan, ground, known)
             effect = _assessed(plan, ground, draft, known)
         if effect.needs_reason(artifact.inventory.target_recall) and not reason.strip() and action != "undo":

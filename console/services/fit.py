@@ -4,7 +4,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.metadata import version as library_version
 from typing import Any, Literal
 
@@ -255,6 +255,12 @@ def exemplar_record(exemplar: Exemplar, weight: float) -> dict[str, Any]:
     }
 
 
+@cache
+def libraries() -> dict[str, str]:
+    """What the fit is computed with; read from disk once."""
+    return {name: library_version(name) for name in ("numpy",)}
+
+
 def save_version(draft: Draft, revision: Revision, *, reason: str = "") -> ClassifierVersion:
     """Store the draft as the artifact's next version, valid from this release; new exemplars must have been saved before.
 
@@ -278,7 +284,7 @@ def save_version(draft: Draft, revision: Revision, *, reason: str = "") -> Class
         inverse_penalty=draft.fit.C,
         class_weight=draft.basis.inventory.class_weight,
         stop={"iterations": stop.iterations, "relative_gradient": stop.relative_gradient, "reason": stop.reason},
-        libraries={name: library_version(name) for name in ("numpy",)},
+        libraries=libraries(),
         fit_set=draft.basis.fit_set,
         counts=counts,
         metrics=draft.metrics,

@@ -1,7 +1,7 @@
 """Read one policy for its workbench: its ground, the head's figures, and the turns it missed or was shown at for nothing."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -27,7 +27,7 @@ from console.services import artifacts, fit, impact, table
 from console.services.errors import Malformed
 from console.services.inventories import current_point
 from sq_core.classifier import Classifier, ViewKind
-from sq_core.scoring import Margin, margin
+from sq_core.scoring import Margin, cut_off, margin
 
 PAGE = 20
 CHOICES = 12  # user messages offered for one turn: the newest ones
@@ -71,7 +71,7 @@ class Ground:
 
     @property
     def cutoff(self) -> float | None:
-        return None if self.version is None else self.point.theta + self.version.offset
+        return None if self.version is None else cut_off(self.point.theta, self.version.offset)
 
     @cached_property
     def margins(self) -> NDArray[np.float64]:
@@ -82,7 +82,7 @@ class Ground:
     @cached_property
     def labels(self) -> table.Labels:
         assert self.basis is not None  # noqa: S101
-        return table.labels_of(self.inventory, self.basis.states, self.artifact)
+        return self.basis.labels
 
     @cached_property
     def left_out(self) -> NDArray[np.bool_]:
@@ -97,7 +97,9 @@ class Ground:
 
     @cached_property
     def pins(self) -> list[Pin]:
-        return list(Pin.objects.current().filter(artifact=self.artifact).select_related("state__conversation").order_by("id"))
+        return list(
+            Pin.objects.current().filter(artifact=self.artifact).select_related("state__conversation").order_by("id")
+        )
 
 
 def ground(inventory: Inventory, key: str) -> Ground:
@@ -186,6 +188,10 @@ class Choice:
     user_turn: int | None
     text: str
 
+    @property
+    def short(self) -> str:
+        return excerpt(self.text, 48)
+
 
 @dataclass(frozen=True)
 class TurnRow:
@@ -207,6 +213,25 @@ class TurnRow:
     text: str
     whole: bool  # the whole chat so far is the view that won
 
+    @property
+    def excerpt(self) -> str:
+        return excerpt(self.text, 400)
+
+
+def excerpt(text: str, length: int) -> str:
+    return text if len(text) <= length else text[: length - 1] + "…"
+
+
+@dataclass(frozen=True)
+class Figures:
+    """The numbers of a row whose text and standing have not changed."""
+
+    state_id: int
+    margin: float
+    score: int
+    human: int
+    needed: bool
+
 
 @dataclass(frozen=True)
 class Side:
@@ -216,6 +241,7 @@ class Side:
     total: int
     new: int
     next: str | None
+    figures: list[Figures] = field(default_factory=list)  # of the rows that `refreshed` does not give whole
 
 
 @dataclass(frozen=True)
@@ -236,27 +262,58 @@ def shown_and_missed(
     after_extra: str = "",
     only_new: bool = False,
     first: int | None = None,
-    keep: tuple[Sequence[int], Sequence[int]] | None = None,
     size: int = PAGE,
 ) -> ShownAndMissed:
     """Both lists, new needs first, then the surest: the reviewer's score, then how far from the cut-off.
 
-    ``keep`` names the states of both lists as they stood on the page, in their order, so that nothing jumps after a
-    decision: they are shown with what holds for them now. ``first`` is a state that heads its list in any case.
+    ``first`` is a state that heads its list in any case.
     """
-    labels, fired = ground.labels, ground.fired
+    labels = ground.labels
     new = _new_needs(ground)
-    missed = labels.relevant & ~fired
-    extra = labels.judged & ~labels.relevant & fired
+    missed, extra = _masks(ground)
     sides = []
     for which, (mask, sign, after) in enumerate(((missed, -1, after_missed), (extra, 1, after_extra))):
         order = _ordered(mask & new if only_new else mask, new, labels.score * -sign, ground.margins * sign, ground)
         page, following = _page(order, after, size)
-        if keep is not None:
-            page = list(keep[which])
-        elif first is not None and not after and _belongs(ground, first) == which:
+        if first is not None and not after and _belongs(ground, first) == which:
             page = [first, *(pk for pk in page if pk != first)]
         sides.append(Side(_rows(ground, page, new), int(mask.sum()), int((mask & new).sum()), following))
+    return _tally(ground, sides)
+
+
+def refreshed(ground: Ground, kept: Sequence[Sequence[int]], whole: set[int]) -> ShownAndMissed:
+    """Both lists as they stood on a page (``kept``), after a decision: the states in ``whole`` as rows, the others'
+    numbers only. Nothing changes its place, so that the eye keeps its own.
+    """
+    assert ground.basis is not None  # noqa: S101
+    positions, new = ground.basis.states.positions, _new_needs(ground)
+    sides = []
+    for mask, ids in zip(_masks(ground), kept, strict=True):
+        known = [pk for pk in ids if pk in positions]
+        figures = [
+            Figures(
+                pk,
+                float(ground.margins[positions[pk]]),
+                int(ground.labels.score[positions[pk]]),
+                int(ground.labels.human[positions[pk]]),
+                bool(ground.labels.relevant[positions[pk]]),
+            )
+            for pk in known
+            if pk not in whole
+        ]
+        rows = _rows(ground, [pk for pk in known if pk in whole], new)
+        sides.append(Side(rows, int(mask.sum()), int((mask & new).sum()), None, figures))
+    return _tally(ground, sides)
+
+
+def _masks(ground: Ground) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """(S,) needed and not selected; selected and not needed."""
+    labels, fired = ground.labels, ground.fired
+    return labels.relevant & ~fired, labels.judged & ~labels.relevant & fired
+
+
+def _tally(ground: Ground, sides: Sequence[Side]) -> ShownAndMissed:
+    labels, fired = ground.labels, ground.fired
     return ShownAndMissed(
         missed=sides[0],
         extra=sides[1],
@@ -281,7 +338,8 @@ def _new_needs(ground: Ground) -> NDArray[np.bool_]:
     conversations, relevant, fired = ground.basis.states.conversation_ids, ground.labels.relevant, ground.fired
     first = np.append(True, conversations[1:] != conversations[:-1])
     earlier_need, earlier_fire = np.append(False, relevant[:-1]), np.append(False, fired[:-1])
-    return np.where(relevant, first | ~earlier_need, fired & (first | ~earlier_fire)).astype(bool)
+    result: NDArray[np.bool_] = np.where(relevant, first | ~earlier_need, fired & (first | ~earlier_fire))
+    return result
 
 
 Key = tuple[int, float, float, int]
@@ -294,7 +352,8 @@ def _ordered(
     assert ground.basis is not None  # noqa: S101
     ids = ground.basis.states.state_ids
     return sorted(
-        ((0 if new[p] else 1, -float(score[p]), -float(distance[p]), int(ids[p])), int(ids[p])) for p in np.flatnonzero(mask)
+        ((0 if new[p] else 1, -float(score[p]), -float(distance[p]), int(ids[p])), int(ids[p]))
+        for p in np.flatnonzero(mask)
     )
 
 
@@ -317,7 +376,9 @@ def _read_cursor(text: str) -> Key:
         new, score, distance, pk = text.split("_")
         return int(new), float(score), float(distance), int(pk)
     except ValueError:
-        raise Malformed("This page of the list cannot be found.", field="after", hint="Start from the first page.") from None
+        raise Malformed(
+            "This page of the list cannot be found.", field="after", hint="Start from the first page."
+        ) from None
 
 
 def _rows(ground: Ground, ids: Sequence[int], new: NDArray[np.bool_]) -> list[TurnRow]:
@@ -391,7 +452,9 @@ def turn_texts(conversation_ids: Iterable[int]) -> dict[int, TurnText]:
     }
     found: dict[int, TurnText] = {}
     siblings: dict[int, dict[int, int]] = {}
-    for pk, conversation, external, public, user_turn, index in QueryState.objects.filter(conversation__in=ids).values_list(
+    for pk, conversation, external, public, user_turn, index in QueryState.objects.filter(
+        conversation__in=ids
+    ).values_list(
         "pk", "conversation_id", "conversation__external_id", "conversation__public_id", "user_turn", "message_index"
     ):
         mine = siblings.setdefault(conversation, {})

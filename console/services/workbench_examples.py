@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +35,7 @@ class ExampleRow:
     origin: tuple[str, str, int] | None  # conversation, its public id, user turn
     decided_by: str
     decided_at: datetime | None
-    doubtful: bool  # the others put it on the other side of the cut-off
+    doubtful: bool  # the others put it on the other side of the cut-off, more surely than three quarters of its side
 
     @property
     def same(self) -> bool:
@@ -74,6 +74,7 @@ def examples(ground: Ground) -> Examples:
     kept_out = left_out_margins(ground)
     pinned = {pin.exemplar_id for pin in ground.pins}
     used = [e for e in rows if e.status == ExemplarStatus.PROMOTED]
+    doubted = _doubtful(used, kept_out, ground.cutoff)
     near = _nearest(rows, used, vectors)
     result = Examples()
     for e in rows:
@@ -91,14 +92,18 @@ def examples(ground: Ground) -> Examples:
             origin=_origin(e),
             decided_by=e.decided_by.get_username() if e.decided_by else "",
             decided_at=e.decided_at,
-            doubtful=_doubtful(e, left, ground.cutoff),
+            doubtful=e.public_id in doubted,
         )
         _list_for(result, row).append(row)
     result.signals.sort(key=lambda r: (not r.doubtful, r.left_out if r.left_out is not None else -np.inf))
     result.anti_signals.sort(key=lambda r: (not r.doubtful, -(r.left_out if r.left_out is not None else np.inf)))
     result.alpha_span = max((abs(a) for a in alphas.values()), default=1.0)
     for side in Polarity:
-        mine = [vectors[e.pk] for e in used if e.polarity == side and e.pk in vectors and fit.in_fit(e, ground.setting.fit_set)]
+        mine = [
+            vectors[e.pk]
+            for e in used
+            if e.polarity == side and e.pk in vectors and fit.in_fit(e, ground.setting.fit_set)
+        ]
         result.diversity[side.value] = diversity(mine)
     return result
 
@@ -120,10 +125,20 @@ def _origin(e: Exemplar) -> tuple[str, str, int] | None:
     return e.origin.conversation.external_id, e.origin.conversation.public_id, e.origin.user_turn
 
 
-def _doubtful(e: Exemplar, left: float | None, cutoff: float | None) -> bool:
-    if left is None or cutoff is None:
-        return False
-    return (left > cutoff) != (e.polarity == Polarity.SIGNAL)
+def _doubtful(used: Sequence[Exemplar], left: dict[str, float], cutoff: float | None) -> set[str]:
+    """Per side the quarter that the others contradict most, as far as they do."""
+    if cutoff is None:
+        return set()
+    found: set[str] = set()
+    for side, sign in ((Polarity.SIGNAL, 1), (Polarity.ANTI_SIGNAL, -1)):
+        mine = [
+            (sign * (left[e.public_id] - cutoff), e.public_id)
+            for e in used
+            if e.polarity == side and e.public_id in left
+        ]
+        wrong = sorted(row for row in mine if row[0] < 0)
+        found |= {public_id for _, public_id in wrong[: max(1, len(mine) // 4)]}
+    return found
 
 
 # ------------------------------------------------------------------------------------------------------------- the numbers
@@ -172,7 +187,7 @@ def _leave_out(ground: Ground) -> dict[str, float]:
         return {}
     matrix = embedding.centre_and_normalise(np.stack([stored[k] for k in keys]), table.core_centre(version.centre))
     signal = np.array([row["polarity"] == Polarity.SIGNAL for row in version.exemplars])
-    weight = "balanced" if version.class_weight == ClassWeight.BALANCED else None
+    weight: Literal["balanced"] | None = "balanced" if version.class_weight == ClassWeight.BALANCED else None
     margins = leave_one_out(matrix[signal], matrix[~signal], version.inverse_penalty, weight)
     order = [*np.flatnonzero(signal), *np.flatnonzero(~signal)]
     return {

@@ -15,7 +15,7 @@ from console.services.workbench import Ground, TurnText, turn_texts
 from sq_core import embedding
 from sq_core.embedding import vector_key
 from sq_core.projection import Strip, project, strip
-from sq_core.scoring import Pooling, exact_dots
+from sq_core.scoring import Pooling, cut_off, exact_dots
 
 MOST = 5_000
 LISTED = 50
@@ -193,7 +193,7 @@ class Map:
         ground, version = self.ground, self.ground.version
         assert ground.basis is not None  # noqa: S101
         assert version is not None  # noqa: S101
-        cutoff = theta + version.offset
+        cutoff = cut_off(theta, version.offset)
         metrics = fit.metrics_of(ground.basis, ground.margins, cutoff, ground.left_out)
         return Recount(
             theta=theta,
@@ -301,7 +301,9 @@ class Map:
     def _nearest(self, near: str, ids: list[str], rows: NDArray[np.int64]) -> NDArray[np.int64]:
         if near not in ids:
             raise NotFound("There is no such point on this map.", field="near")
-        vectors = np.concatenate([self.exemplar_vectors, self.pin_vectors, self.winners[self.chosen]]).astype(np.float64)
+        vectors = np.concatenate([self.exemplar_vectors, self.pin_vectors, self.winners[self.chosen]]).astype(
+            np.float64
+        )
         cosines = vectors[rows] @ vectors[ids.index(near)]
         return rows[np.argsort(-cosines, kind="stable")[: NEAREST + 1]]
 

@@ -10,7 +10,7 @@ from console.services import curate, fit, impact, table
 from console.services.errors import Invalid, NotFound
 from console.services.impact import Impact
 from console.services.workbench import Ground
-from sq_core.scoring import exact_dots
+from sq_core.scoring import cut_off, exact_dots
 
 PAGE = 50
 
@@ -42,7 +42,11 @@ class VersionPage:
 
 def versions(ground: Ground, *, before: int | None = None, size: int = PAGE) -> VersionPage:
     """Newest first; ``before`` is the number of the last row of the page before."""
-    every = ClassifierVersion.objects.filter(artifact=ground.artifact).select_related("parent", "centre").order_by("-number")
+    every = (
+        ClassifierVersion.objects.filter(artifact=ground.artifact)
+        .select_related("parent", "centre")
+        .order_by("-number")
+    )
     page = list((every.filter(number__lt=before) if before else every)[: size + 1])
     rows = [_row(ground, version) for version in page[:size]]
     following = page[size - 1].number if len(page) > size else None
@@ -66,7 +70,7 @@ def _row(ground: Ground, version: ClassifierVersion) -> VersionRow:
     comparable = _comparable(ground, version)
     passing = None
     if comparable and ground.basis is not None:
-        classifier, cutoff = table.classifier_of(version), ground.point.theta + version.offset
+        classifier, cutoff = table.classifier_of(version), cut_off(ground.point.theta, version.offset)
         passing = sum(impact.pin_passes(pin, ground.basis, classifier, cutoff) for pin in ground.pins)
     return VersionRow(
         version=version,
@@ -127,7 +131,9 @@ class VersionDiff:
 def get_version(ground: Ground, number: int) -> ClassifierVersion:
     """Raises NotFound."""
     found = (
-        ClassifierVersion.objects.select_related("centre", "parent").filter(artifact=ground.artifact, number=number).first()
+        ClassifierVersion.objects.select_related("centre", "parent")
+        .filter(artifact=ground.artifact, number=number)
+        .first()
     )
     if found is None:
         raise NotFound(f"{ground.artifact.key} has no version {number}.", field="version")
@@ -140,7 +146,9 @@ def version_diff(ground: Ground, a: int, b: int) -> VersionDiff:
         raise Invalid(f"Version {a} does not differ from itself.", field="version", hint="Choose two versions.")
     old, new = get_version(ground, a), get_version(ground, b)
     theta = ground.point.theta
-    result = VersionDiff(a=old, b=new, bias=new.bias - old.bias, cutoff=(theta + old.offset, theta + new.offset))
+    result = VersionDiff(
+        a=old, b=new, bias=new.bias - old.bias, cutoff=(cut_off(theta, old.offset), cut_off(theta, new.offset))
+    )
     _exemplars(result)
     weights = [table.classifier_of(v).weights.astype(np.float64) for v in (old, new)]
     if weights[0].shape == weights[1].shape:

@@ -8,7 +8,7 @@ from django import template
 from django.http import QueryDict
 from django.template.context import Context, RequestContext
 from django.utils import timezone
-from django.utils.html import format_html
+from django.utils.html import escape, format_html
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.timesince import timesince
 from django.utils.translation import gettext
@@ -142,11 +142,11 @@ def _x(value: float, span: float, width: float) -> float:
 
 def _rect(css: str, start: float, end: float, *, y: int, height: int) -> SafeString:
     left, width = f"{min(start, end):.1f}", f"{max(1.0, abs(end - start)):.1f}"
-    return format_html('<rect class="{}" x="{}" y="{}" width="{}" height="{}"/>', css, left, y, width, height)
+    return SafeString(f'<rect class="{css}" x="{left}" y="{y}" width="{width}" height="{height}"/>')
 
 
 def _line(css: str, x: float, *, height: int) -> SafeString:
-    return format_html('<line class="{}" x1="{}" y1="0" x2="{}" y2="{}"/>', css, f"{x:.1f}", f"{x:.1f}", height)
+    return SafeString(f'<line class="{css}" x1="{x:.1f}" y1="0" x2="{x:.1f}" y2="{height}"/>')
 
 
 @register.simple_tag
@@ -166,18 +166,16 @@ def margin_bar(
         if over
         else gettext("%(margin)s, %(distance)s under the cut-off %(cutoff)s")
     ) % {"margin": signed(margin), "distance": f"{abs(margin - cutoff):.2f}", "cutoff": signed(cutoff)}
-    svg = format_html(
-        '<svg class="bar {}" width="{}" height="16" viewBox="0 0 {} 16" role="img" aria-label="{}"><title>{}</title>'
-        '<line class="track" x1="0" y1="8" x2="{}" y2="8"/>{}{}</svg>',
-        *(css, width, width, text, text, width),
-        _rect("over" if over else "under", middle, end, y=4, height=8),
-        _line("cut", middle, height=16),
+    # A page has many of these: one escape for the words, the rest are numbers and our own class names.
+    words, shape = escape(text), _rect("over" if over else "under", middle, end, y=4, height=8)
+    svg = (
+        f'<svg class="bar {escape(css)}" width="{width}" height="16" viewBox="0 0 {width} 16" role="img" aria-label="{words}">'
+        f'<title>{words}</title><line class="track" x1="0" y1="8" x2="{width}" y2="8"/>{shape}'
+        f"{_line('cut', middle, height=16)}</svg>"
     )
     if not figure:
-        return svg
-    return format_html(
-        '<span class="bar-figure">{}<span class="num" aria-hidden="true">{}</span></span>', svg, signed(margin)
-    )
+        return SafeString(svg)
+    return SafeString(f'<span class="bar-figure">{svg}<span class="num" aria-hidden="true">{signed(margin)}</span></span>')
 
 
 @register.simple_tag

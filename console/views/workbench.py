@@ -34,7 +34,8 @@ class Here:
     tab: str
     path: str
     query: QueryDict
-    kept: dict[str, list[int]] = field(default_factory=dict)  # the rows a list showed before a decision
+    kept: tuple[list[int], list[int]] | None = None  # the rows that the two lists of turns showed before a decision
+    whole: set[int] = field(default_factory=set)  # the states among them that stand otherwise now
     slot: str = ""  # the row that was decided on
 
     @property
@@ -64,6 +65,17 @@ def here_of(request: Request, tab: str) -> Here:
     return Here(tab, request.path, request.GET.copy())
 
 
+def elsewhere(address: str, inventory: Inventory) -> str:
+    """The address, when it is a conversation's or a Why page of this inventory: a decision taken there leads back there."""
+    parts = urlsplit(address)
+    try:
+        match = resolve(parts.path)
+    except Resolver404:
+        return ""
+    ours = match.url_name in {"conversation", "why"} and match.kwargs.get("inv") == inventory.slug
+    return parts._replace(scheme="", netloc="").geturl() if ours else ""
+
+
 def here_from(address: str, inventory: Inventory, key: str) -> Here:
     """The tab that a form came from; the first one when the address is no tab of this policy."""
     parts = urlsplit(address)
@@ -72,7 +84,12 @@ def here_from(address: str, inventory: Inventory, key: str) -> Here:
     except Resolver404:
         match = None
     ours = {tab.route: name for name, tab in TABS.items()}
-    if match and match.url_name in ours and match.kwargs.get("inv") == inventory.slug and match.kwargs.get("key") == key:
+    if (
+        match
+        and match.url_name in ours
+        and match.kwargs.get("inv") == inventory.slug
+        and match.kwargs.get("key") == key
+    ):
         return Here(ours[match.url_name], parts.path, QueryDict(parts.query, mutable=True))
     return Here("shown", reverse("policy", args=[inventory.slug, key]), QueryDict(mutable=True))
 
@@ -174,33 +191,41 @@ def _shown(request: Request, ground: Ground, here: Here) -> Context:
     if not ground.scored:
         return {"lists": None}
     wanted = here.query.get("turn", "")
-    found = workbench.shown_and_missed(
-        ground,
-        after_missed=here.query.get("missed", ""),
-        after_extra=here.query.get("extra", ""),
-        only_new=here.query.get("new") == "1",
-        first=int(wanted) if wanted.isdecimal() and len(wanted) < 19 else None,
-        keep=(here.kept["missed"], here.kept["extra"]) if here.kept else None,
-    )
+    focus = ""
+    if here.kept is not None:
+        focus = _after(here.slot, [f"turn-{pk}" for ids in here.kept for pk in ids])
+        rows = {
+            int(slot.removeprefix("turn-")) for slot in (here.slot, focus) if slot.removeprefix("turn-").isdecimal()
+        }
+        found = workbench.refreshed(ground, here.kept, here.whole | rows)
+    else:
+        found = workbench.shown_and_missed(
+            ground,
+            after_missed=here.query.get("missed", ""),
+            after_extra=here.query.get("extra", ""),
+            only_new=here.query.get("new") == "1",
+            first=int(wanted) if wanted.isdecimal() and len(wanted) < 19 else None,
+        )
     sides = [
-        ("missed", labels.line("missed"), found.missed, "relevant"),
-        ("extra", labels.line("extra"), found.extra, "irrelevant"),
+        ("missed", found.missed),
+        ("extra", found.extra),
     ]
     return {
         "lists": found,
         "sides": [
             {
-                "name": name, "line": line, "side": side, "mark": mark,
+                "name": name, "side": side,
                 "next": here.link(**{name: side.next, "turn": None}) if side.next else None,
                 "first": here.link(**{name: None}) if here.query.get(name) else None,
                 "kept": ",".join(str(row.state_id) for row in side.rows),
             }
-            for name, line, side, mark in sides
+            for name, side in sides
         ],
         "only_new": here.query.get("new") == "1",
         "new_link": here.link(new=None if here.query.get("new") == "1" else 1, missed=None, extra=None, turn=None),
         "target_row": f"turn-{wanted}" if wanted else "",
-        "focus": _after(here.slot, [f"turn-{row.state_id}" for _n, _l, side, _m in sides for row in side.rows]),
+        "focus": focus,
+        "preview_url": reverse("policy-preview", args=[request.inventory.slug, ground.artifact.key]),
     }  # fmt: skip
 
 

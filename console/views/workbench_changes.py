@@ -27,7 +27,7 @@ from console.services.plan import Step
 from console.services.workbench import Ground
 from console.views import workbench_steps as asked_for
 from console.views.frame import say
-from console.views.workbench import TABS, Here, context_of, here_from
+from console.views.workbench import TABS, Here, context_of, elsewhere, here_from
 from console.views.workbench_steps import Asked
 
 SLOT = re.compile(r"\A[a-z][a-z0-9-]{0,60}\Z")
@@ -86,11 +86,21 @@ def _strip_context(request: Request, ground: Ground, asked: Asked) -> dict[str, 
 
 
 def _common(
-    request: Request, ground: Ground, effect: Impact, *, apply_url: str, hidden: dict[str, str], always_reason: bool = False
+    request: Request,
+    ground: Ground,
+    effect: Impact,
+    *,
+    apply_url: str,
+    hidden: dict[str, str],
+    always_reason: bool = False,
 ) -> dict[str, Any]:
     next_url = _next(request, ground)
     needed = effect.needs_reason(request.inventory.target_recall)
-    hidden = {"base_version": "" if effect.base_version is None else str(effect.base_version), "next": next_url, **hidden}
+    hidden = {
+        "base_version": "" if effect.base_version is None else str(effect.base_version),
+        "next": next_url,
+        **hidden,
+    }
     return {
         "ground": ground,
         "artifact": ground.artifact,
@@ -119,7 +129,11 @@ def _measured(ground: Ground, asked: Asked, effect: Impact, request: Request) ->
     """All three sources of examples side by side, each fitted and measured without its own conversations."""
     rows = []
     for value in ("generated", "mined", "mixed"):
-        row: dict[str, Any] = {"value": value, "asked": value == asked.fit_set, "current": value == ground.setting.fit_set}
+        row: dict[str, Any] = {
+            "value": value,
+            "asked": value == asked.fit_set,
+            "current": value == ground.setting.fit_set,
+        }
         try:
             row["impact"] = (
                 effect if row["asked"] else curate.preview_fit_set(ground.artifact, value, by=actor_of(request))
@@ -136,9 +150,9 @@ def _slot(request: Request) -> str:
 
 
 def _next(request: Request, ground: Ground) -> str:
-    """Back to the tab it came from; only to a tab of this policy."""
+    """Back to the tab of this policy it came from, or to the conversation; else to the first tab."""
     address = request.POST.get("next") or request.GET.get("next") or ""
-    return here_from(address, request.inventory, ground.artifact.key).address
+    return elsewhere(address, request.inventory) or here_from(address, request.inventory, ground.artifact.key).address
 
 
 # ----------------------------------------------------------------------------------------------------------------- apply
@@ -234,11 +248,12 @@ def _record(done: Applied, request: Request) -> dict[str, Any]:
         "fit_ms": done.fit_ms,
         "turns": done.impact.started_count + done.impact.stopped_count,
         "live": inventory.live_release == inventory.release,
+        "states": [flip.state_id for flip in (*done.impact.started, *done.impact.stopped)],
     }
 
 
 def sentence(done: dict[str, Any]) -> str:
-    """"v13 live · 6 ms · 41 turns changed"."""
+    """ "v13 live · 6 ms · 41 turns changed"."""
     if not done["made"]:
         return _("Done: nothing the policy learns from has changed, so its version stays.")
     state = labels.term("live") if done["live"] else _("in draft")
@@ -255,21 +270,23 @@ def _done(request: Request, ground: Ground, done: dict[str, Any]) -> HttpRespons
     here = here_from(request.POST.get("next", ""), request.inventory, ground.artifact.key)
     if not wants_part(request):
         say(request, sentence(done), undo=undo)
-        response = HttpResponseRedirect(here.address)
+        response = HttpResponseRedirect(_next(request, ground))
         response.status_code = 303
         return response
     request.inventory.refresh_from_db()
-    return _parts(request, ground.artifact.key, here, {"text": sentence(done), "undo": undo})
+    return _parts(request, ground.artifact.key, here, done, {"text": sentence(done), "undo": undo})
 
 
-def _parts(request: Request, key: str, here: Here, result: dict[str, Any]) -> HttpResponse:
+def _parts(request: Request, key: str, here: Here, done: dict[str, Any], result: dict[str, Any]) -> HttpResponse:
     here.slot = _slot(request).removeprefix("strip-")
-    kept = {name: _ids(request.POST.get(f"kept_{name}", "")) for name in ("missed", "extra")}
-    if here.tab == "shown" and any(kept.values()):
-        here.kept = kept
+    kept = (_ids(request.POST.get("kept_missed", "")), _ids(request.POST.get("kept_extra", "")))
+    template = f"{TABS[here.tab].template}#body"
+    if here.tab == "shown" and any(kept) and done["turns"] == len(done["states"]):
+        here.kept, here.whole = kept, set(done["states"])
+        template = "policies/workbench/shown_changed.html"
     context = context_of(request, workbench.ground(request.inventory, key), here)
     context |= {"oob": True, "result": result}
-    html = render_to_string(f"{TABS[here.tab].template}#body", context, request)
+    html = render_to_string(template, context, request)
     return HttpResponse(html + render_to_string("policies/workbench/done.html", context, request))
 
 
@@ -280,7 +297,10 @@ def _ids(text: str) -> list[int]:
 def _conflict(request: Request, ground: Ground, asked: Asked, error: Conflict) -> HttpResponse:
     """The merge card: who made the newer version and with what, and the same decision looked at again on it."""
     now = fit.active_version(ground.artifact)
-    change = now and Change.objects.filter(artifact=ground.artifact, release__number=now.from_release).order_by("-id").first()
+    change = (
+        now
+        and Change.objects.filter(artifact=ground.artifact, release__number=now.from_release).order_by("-id").first()
+    )
     context = {
         "error": error,
         "artifact": ground.artifact,
@@ -349,7 +369,13 @@ def _rollback_context(request: Request, ground: Ground, number: int) -> dict[str
         request, ground, effect, apply_url=reverse("policy-rollback", args=names), hidden={}, always_reason=True
     )
     what = _("%(what)s version %(n)s") % {"what": labels.term("rollback"), "n": number}
-    return common | {"title": what, "text": "", "verb": what, "reason": request.POST.get("reason", ""), "copies": number}
+    return common | {
+        "title": what,
+        "text": "",
+        "verb": what,
+        "reason": request.POST.get("reason", ""),
+        "copies": number,
+    }
 
 
 @require_GET
@@ -373,7 +399,9 @@ def undo(request: Request, inventory: Inventory, change: str) -> HttpResponse:
     if row is None:
         raise NotFound("There is no such change.", field="change")
     if row.artifact is None:
-        raise Invalid(_("This change is not one of a policy's examples."), field="change", hint=_("Change it back by hand."))
+        raise Invalid(
+            _("This change is not one of a policy's examples."), field="change", hint=_("Change it back by hand.")
+        )
     if row.action == "rollback" and not request.role.includes(Role.PUBLISHER):
         return refused(request, Role.PUBLISHER)
     ground = workbench.ground(inventory, row.artifact.key)
@@ -385,8 +413,15 @@ def undo(request: Request, inventory: Inventory, change: str) -> HttpResponse:
     except InFlight:
         raise
     except Conflict as error:
-        context = {"error": error, "artifact": ground.artifact, "next": _next(request, ground), "part": wants_part(request)}
-        template = "policies/workbench/undo_refused.html" if wants_part(request) else "policies/workbench/merge_page.html"
+        context = {
+            "error": error,
+            "artifact": ground.artifact,
+            "next": _next(request, ground),
+            "part": wants_part(request),
+        }
+        template = (
+            "policies/workbench/undo_refused.html" if wants_part(request) else "policies/workbench/merge_page.html"
+        )
         return render(request, template, context, status=error.status)
     return _done(request, ground, done)
 

@@ -1,7 +1,7 @@
 """What a form of the workbench asks for, as the services' steps: one row's button, the ticked rows, or steps shown before."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
 from django.http import QueryDict
@@ -39,19 +39,26 @@ class Asked:
 
     def as_json(self) -> str:
         """What the strip's form carries, read back by `read`."""
-        kept = [{k: v for k, v in asdict(step).items() if k in FIELDS and v not in (None, False)} for step in self.steps]
+        kept = [
+            {k: v for k, v in asdict(step).items() if k in FIELDS and v not in (None, False)} for step in self.steps
+        ]
         return json.dumps(kept, ensure_ascii=False, separators=(",", ":"))
 
 
 def read(data: QueryDict, artifact: Artifact) -> Asked:
     """Raises Malformed for what no form of ours sends, Invalid for what a person can mend."""
-    if "steps" in data:
-        return Asked(steps=_from_json(data["steps"]))
-    if data.get("fit_set"):
-        return Asked(fit_set=_fit_set(data["fit_set"]))
-    if "bulk" in data:
-        return _bulk(data["bulk"], data.getlist("tick"), artifact)
-    return Asked(steps=_single(data))
+    form = data.dict()
+    if "steps" in form:
+        return Asked(steps=_from_json(_str(form, "steps")))
+    if _str(form, "fit_set"):
+        return Asked(fit_set=_fit_set(_str(form, "fit_set")))
+    if "bulk" in form:
+        return _bulk(_str(form, "bulk"), data.getlist("tick"), artifact)
+    return Asked(steps=_single(form))
+
+
+def _str(form: Mapping[str, object], name: str) -> str:
+    return str(form.get(name, ""))
 
 
 def _fit_set(value: str) -> str:
@@ -60,16 +67,16 @@ def _fit_set(value: str) -> str:
     return value
 
 
-def _single(data: QueryDict) -> list[Step]:
-    do = data.get("do", "")
+def _single(form: Mapping[str, object]) -> list[Step]:
+    do = _str(form, "do")
     if do in SIDES:
-        if data.get("exemplar"):
-            return [Step("promote", exemplar=data["exemplar"], polarity=SIDES[do])]
-        state, whole = _choice(data.get("text_of", ""))
+        if _str(form, "exemplar"):
+            return [Step("promote", exemplar=_str(form, "exemplar"), polarity=SIDES[do])]
+        state, whole = _choice(_str(form, "text_of"))
         return [Step("add", state=state, whole=whole, polarity=SIDES[do])]
     if do == "add":
-        polarity = SIDES.get(data.get("side", ""))
-        texts = lines(data.get("texts", ""))
+        polarity = SIDES.get(_str(form, "side"))
+        texts = lines(_str(form, "texts"))
         if polarity is None:
             raise Invalid(_("Say on which side the new examples are."), field="side")
         if not texts:
@@ -77,17 +84,17 @@ def _single(data: QueryDict) -> list[Step]:
         if len(texts) > MOST:
             raise Invalid(_("At most %(n)s lines at once.") % {"n": MOST}, field="texts")
         return [Step("add", text=text, polarity=polarity) for text in texts]
-    if do == "pin" and data.get("text_of"):
-        return [Step("pin", state=_choice(data["text_of"])[0])]
-    if do == "unpin" and data.get("pin"):
-        return [Step("unpin", pin=data["pin"])]
-    if do in ACTIONS and do != "add" and data.get("exemplar"):
-        return [Step(do, exemplar=data["exemplar"], text=data.get("text") if do == "edit" else None)]
+    if do == "pin" and _str(form, "text_of"):
+        return [Step("pin", state=_choice(_str(form, "text_of"))[0])]
+    if do == "unpin" and _str(form, "pin"):
+        return [Step("unpin", pin=_str(form, "pin"))]
+    if do in ACTIONS and do != "add" and _str(form, "exemplar"):
+        return [Step(do, exemplar=_str(form, "exemplar"), text=_str(form, "text") if do == "edit" else None)]
     raise Malformed(_("This form is not one of the page's."), hint=_("Load the page again."))
 
 
 def _choice(value: str) -> tuple[int, bool]:
-    """"362" or "362:whole"."""
+    """ "362" or "362:whole"."""
     state, _colon, whole = value.partition(":")
     if not state.isdecimal() or len(state) > 18 or whole not in {"", "whole"}:
         raise Malformed(_("This is no message of the turn."), field="text_of")
@@ -113,7 +120,11 @@ def _bulk(do: str, ticked: Sequence[str], artifact: Artifact) -> Asked:
         exemplar = by_id.get(row[2:])
         polarity = SIDES.get(do)
         usable = exemplar is not None and exemplar.status in statuses
-        if exemplar is None or not usable or (exemplar.status == ExemplarStatus.PROMOTED and exemplar.polarity == polarity):
+        if (
+            exemplar is None
+            or not usable
+            or (exemplar.status == ExemplarStatus.PROMOTED and exemplar.polarity == polarity)
+        ):
             asked.skipped += 1
             continue
         asked.steps.append(Step(action, exemplar=exemplar.public_id, polarity=polarity))
@@ -143,7 +154,10 @@ def title(asked: Asked, artifact: Artifact, *, technical: bool) -> tuple[str, st
     """(what is done, the text it is done to; "" for several)."""
     if asked.fit_set:
         words = labels.term(asked.fit_set, technical=technical)
-        return _("%(what)s: %(value)s") % {"what": labels.term("fit_set", technical=technical), "value": words.lower()}, ""
+        return _("%(what)s: %(value)s") % {
+            "what": labels.term("fit_set", technical=technical),
+            "value": words.lower(),
+        }, ""
     kinds = {(step.action, step.polarity if step.action in {"add", "promote"} else None) for step in asked.steps}
     if len(kinds) > 1:
         return ngettext("%(n)s decision", "%(n)s decisions", len(asked.steps)) % {"n": len(asked.steps)}, ""
@@ -166,10 +180,13 @@ def text_of(step: Step, artifact: Artifact) -> str:
     if step.text is not None:
         return step.text
     if step.exemplar is not None:
-        return Exemplar.objects.filter(artifact=artifact, public_id=step.exemplar).values_list("text", flat=True).first() or ""
+        return (
+            Exemplar.objects.filter(artifact=artifact, public_id=step.exemplar).values_list("text", flat=True).first()
+            or ""
+        )
     if step.pin is not None:
         return Pin.objects.filter(artifact=artifact, public_id=step.pin).values_list("text", flat=True).first() or ""
-    state = QueryState.objects.filter(pk=step.state, conversation__inventory=artifact.inventory_id).first()
+    state = QueryState.objects.filter(pk=step.state or 0, conversation__inventory=artifact.inventory_id).first()
     if state is None:
         return ""
     found = Message.objects.filter(conversation=state.conversation_id, index=state.message_index)
