@@ -21,7 +21,8 @@ from typing import Any, Protocol
 from openai import OpenAI
 
 INSTRUCTIONS = "You are the service agent of an airline. Follow the policies below; they are the ones this turn needs."
-TIMEOUT = 2.0  # seconds: an agent that waits longer for a pre-filter than for its model does something wrong
+TIMEOUT = float(os.environ.get("SIGNALBOX_TIMEOUT", "2"))  # seconds per turn: a pre-filter must not hold up the model
+START_TIMEOUT = 30.0  # seconds for the policies' texts, once
 Messages = list[dict[str, Any]]
 
 
@@ -46,7 +47,7 @@ class HttpPolicies:
         if conversation:
             body["conversation"] = conversation  # the decision is recorded: "what did the agent see?" has an answer
         try:
-            answer = self._call("/discover", body)
+            answer = self._call("/discover", body, timeout=TIMEOUT)
             return str(answer["prompt_block"])
         except (
             Exception
@@ -58,7 +59,7 @@ class HttpPolicies:
         """Every policy in the form of the prompt block, all pages."""
         texts, after = [], ""
         while True:
-            page = self._call(f"/artifacts?limit=200{after}")
+            page = self._call(f"/artifacts?limit=200{after}", timeout=START_TIMEOUT)
             for row in page["items"]:
                 if row["mode"] != "off":
                     label = f"{row['kind']}: {row['key']}"
@@ -67,11 +68,11 @@ class HttpPolicies:
                 return texts
             after = f"&after={urllib.parse.quote(page['next'])}"
 
-    def _call(self, path: str, body: dict[str, Any] | None = None) -> Any:
+    def _call(self, path: str, body: dict[str, Any] | None = None, *, timeout: float) -> Any:
         headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.base + path, data=data, headers=headers)
-        with urllib.request.urlopen(request, timeout=TIMEOUT) as response:
+        with urllib.request.urlopen(request, timeout=timeout) as response:
             return json.load(response)
 
 
