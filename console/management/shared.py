@@ -1,7 +1,7 @@
 """What the commands share: service errors as one clear line, the inventory by its slug, progress, import reports."""
 
 import sys
-from typing import Any, ClassVar
+from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import OperationalError, ProgrammingError
@@ -19,7 +19,7 @@ SHOWN = 50  # row errors printed; the rest is counted
 class ServiceCommand(BaseCommand):
     """A command whose ``run`` calls services: what they refuse ends it with one line that says what, where, the mend."""
 
-    requires_system_checks: ClassVar[list[str]] = []  # they import every page and the whole API: half of a start's time
+    requires_system_checks = ()  # they import every page and the whole API: half of a start's time
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
