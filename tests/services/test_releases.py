@@ -1,0 +1,97 @@
+"""Releases: approval, stepping back, everything back, differences."""
+
+import pytest
+
+from console.models import AuditEvent, ClassifierVersion, OperatingPoint, Pin, Release, ReleaseActivation
+from console.services import artifacts, curate, fit, inventories, releases, runtime, why
+from console.services.curate import Step
+from console.services.errors import Invalid, NotFound
+from tests.make import World
+
+
+def add(world: World, text: str, base: int) -> curate.Applied:
+    return curate.apply(
+        world.cancel, [Step(action="add", text=text, polarity="signal")], by=world.by, base_version=base
+    )
+
+
+def test_a_draft_goes_live_when_it_is_approved(world: World) -> None:
+    inventories.update_inventory(world.inventory, by=world.by, go_live="after_review")
+    live = world.inventory.live_release
+    add(world, "stop the order", 1)
+    assert world.inventory.live_release == live
+    world.inventory.refresh_from_db()
+    done = releases.go_live(world.inventory, world.inventory.release, by=world.by)
+    assert done.number == world.inventory.live_release == world.inventory.release
+    assert runtime.runtime(world.inventory, "live").artifact("cancel-order").version == 2
+    assert AuditEvent.objects.latest("id").action == "release.go_live"
+    with pytest.raises(Invalid, match="live already"):
+        releases.go_live(world.inventory, done.number, by=world.by)
+
+
+def test_stepping_back_needs_a_reason_and_does_not_touch_the_draft(world: World) -> None:
+    old = world.inventory.live_release
+    add(world, "stop the order", 1)
+    with pytest.raises(Invalid, match="Say why"):
+        releases.go_live(world.inventory, old, by=world.by)
+    releases.go_live(world.inventory, old, by=world.by, reason="agents complained")
+    assert runtime.runtime(world.inventory, "live").artifact("cancel-order").version == 1
+    assert runtime.runtime(world.inventory, "draft").artifact("cancel-order").version == 2
+    assert [a.number for a in ReleaseActivation.objects.order_by("id")][-2:] == [old + 1, old]
+    with pytest.raises(NotFound):
+        releases.go_live(world.inventory, 999, by=world.by, reason="x")
+
+
+def test_everything_back_restores_versions_settings_texts_pins_and_theta(world: World) -> None:
+    world.inventory.refresh_from_db()
+    then = world.inventory.release
+    before = {v.artifact_id: v.weight_hash for v in ClassifierVersion.objects.current()}
+    add(world, "stop the order", 1)
+    curate.apply(world.cancel, [Step(action="pin", state=world.state("talk-1", 1).pk)], by=world.by, base_version=2)
+    artifacts.edit_artifact(world.refund, by=world.by, text="Ten days.", mode="always")
+    inventories.update_inventory(world.inventory, by=world.by, theta=-0.25)
+    new = artifacts.create_artifact(world.inventory, by=world.by, key="gifts", name="Gifts", text="Gifts are wrapped.")
+    assert runtime.runtime(world.inventory, "draft").operating_point.theta == -0.25
+    with pytest.raises(Invalid):
+        releases.rollback_all(world.inventory, then, by=world.by, reason="")
+    done = releases.rollback_all(world.inventory, then, by=world.by, reason="start over")
+    world.inventory.refresh_from_db()
+    assert done.number == world.inventory.release == Release.objects.filter(inventory=world.inventory).count()
+    old, now = runtime.runtime(world.inventory, then), runtime.runtime(world.inventory, "draft")
+    assert {v.artifact_id: v.weight_hash for v in ClassifierVersion.objects.current()} == before
+    assert ClassifierVersion.objects.current().get(artifact=world.cancel).number == 3
+    assert not Pin.objects.current().exists()
+    assert [(a.key, a.text, a.mode) for a in now.artifacts] == [(a.key, a.text, a.mode) for a in old.artifacts]
+    assert OperatingPoint.objects.current().get(inventory=world.inventory).theta == old.operating_point.theta
+    assert new.settings.get(to_release__isnull=True).status == "archived"
+    assert fit.refit(world.inventory, by=world.by) == []  # retired examples are not revived
+
+
+def test_the_difference_names_versions_settings_pins_theta_and_flips(world: World) -> None:
+    world.inventory.refresh_from_db()
+    then = world.inventory.release
+    add(world, "do not want the parcel, stop it", 1)
+    curate.apply(world.cancel, [Step(action="pin", state=world.state("talk-1", 1).pk)], by=world.by, base_version=2)
+    artifacts.edit_artifact(world.refund, by=world.by, mode="always")
+    inventories.update_inventory(world.inventory, by=world.by, theta=-0.5)
+    found = releases.diff(world.inventory, then, world.inventory.release)
+    assert found.versions == [("cancel-order", 1, 2)]
+    assert [key for key, _ in found.settings] == ["refund-status"]
+    assert [key for key, _ in found.pins] == ["cancel-order"]
+    assert found.theta == (0.0, -0.5)
+    assert len(found.changes) == 4
+    assert any(started for _, started, _ in found.flips)  # a lower cut-off starts something
+    back = releases.diff(world.inventory, world.inventory.release, then)
+    assert back.versions == [("cancel-order", 2, 1)]
+    assert not found.empty
+    assert releases.diff(world.inventory, then, then).empty
+
+
+def test_as_of_finds_the_release_of_a_time(world: World) -> None:
+    add(world, "stop the order", 1)
+    rows = list(Release.objects.filter(inventory=world.inventory).order_by("number"))
+    assert why.release_as_of(world.inventory, rows[-2].at) == rows[-2].number
+    with pytest.raises(NotFound):
+        why.release_as_of(world.inventory, rows[0].at.replace(year=2001))
+    activation = ReleaseActivation.objects.filter(inventory=world.inventory).latest("id")
+    assert why.release_as_of(world.inventory, activation.at, live=True) == activation.number
