@@ -129,7 +129,8 @@
 
   // Rows are elements with data-row; one is active, has the class and, where it holds a link, the focus on it.
   const rows = () => $$("[data-row]").filter((row) => row.offsetParent !== null);
-  const activeRow = () => document.activeElement?.closest?.("[data-row]") ?? $("[data-row].active");
+  const activeRow = () =>
+    document.activeElement?.closest?.("[data-row]") ?? $("[data-row].active") ?? $("[data-row]:target");
   let lastTicked = null;
 
   function activate(row) {

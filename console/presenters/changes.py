@@ -16,7 +16,7 @@ class ChangeRow:
     what: str
     name: str  # the policy it is about, "" for the inventory's own
     key: str
-    quote: str  # the example it is about
+    quote: str  # the example it is about; of several, its first show example
     version: int | None
     undoable: bool
 
@@ -35,10 +35,9 @@ def change_rows(inventory: Inventory, changes: Iterable[Change]) -> list[ChangeR
 def _row(change: Change, name: str, reverted: bool) -> ChangeRow:
     after: dict[str, Any] = change.after if isinstance(change.after, dict) else {}
     exemplars = after.get("exemplars") or {}
-    quote = ""
-    if len(exemplars) == 1:
-        only = next(iter(exemplars.values()))
-        quote = str(only.get("text", "")) if isinstance(only, dict) else ""
+    told = [e for e in exemplars.values() if isinstance(e, dict)]
+    quote = str(next((e.get("text", "") for e in told if e.get("polarity") == "signal"), "")) if len(told) > 1 else ""
+    quote = quote or (str(told[0].get("text", "")) if len(told) == 1 else "")
     return ChangeRow(
         change=change,
         what=labels.action(change.action),

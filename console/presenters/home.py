@@ -6,7 +6,7 @@ from datetime import datetime
 
 from django.db.models import Max
 
-from console.models import Change, Heartbeat, Inventory
+from console.models import Change, Heartbeat, Inventory, User
 from console.presenters.changes import ChangeGroup, change_rows, grouped
 from console.presenters.policies import Row
 
@@ -46,16 +46,17 @@ def watch(rows: Iterable[Row]) -> list[Row]:
 
 @dataclass(frozen=True)
 class Activity:
-    """Changes since the reader was last here, or the newest ones where there are none."""
+    """What others changed since the reader was last here, or the newest changes where there are none."""
 
     groups: list[ChangeGroup]
     since: datetime | None
     count: int
 
 
-def activity(inventory: Inventory, since: datetime | None) -> Activity:
+def activity(inventory: Inventory, reader: User, since: datetime | None) -> Activity:
+    """What others changed since the reader signed in the time before."""
     changes = Change.objects.filter(inventory=inventory).select_related("artifact", "release").order_by("-pk")
-    fresh = changes.filter(at__gt=since) if since else changes.none()
+    fresh = changes.filter(at__gt=since).exclude(user=reader) if since else changes.none()
     count = fresh.count()
     read = change_rows(inventory, (fresh if count else changes)[:READ])
     return Activity(grouped(read)[:SHOWN], since, count)

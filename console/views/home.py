@@ -27,7 +27,7 @@ def _watch(request: Request, inventory: Inventory) -> Any:
 
 
 def _activity(request: Request, inventory: Inventory) -> Any:
-    return cards_of.activity(inventory, _since(request))
+    return cards_of.activity(inventory, request.user, _since(request))
 
 
 def _runs(request: Request, inventory: Inventory) -> Any:
