@@ -89,7 +89,7 @@
         const hint = document.createElement("span");
         hint.className = "kbd";
         hint.setAttribute("aria-hidden", "true");
-        hint.textContent = key;
+        hint.textContent = nameOf(key);
         element.append(" ", hint);
       }
     });
@@ -117,6 +117,7 @@
     own = {};
   }
   const keyOf = (key) => (typeof own[key] === "string" && own[key] ? own[key] : key);
+  const nameOf = (key) => (key === "Escape" ? "Esc" : key);
   const toDefault = Object.fromEntries(
     Object.entries(own).filter(([, mine]) => typeof mine === "string" && mine).map(([key, mine]) => [mine, key]),
   );
@@ -193,7 +194,7 @@
         const name = document.createElement("span");
         text.textContent = words;
         name.className = "kbd";
-        name.textContent = keyOf(key);
+        name.textContent = nameOf(keyOf(key));
         line.append(text, name);
         return line;
       }),
