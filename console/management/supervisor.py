@@ -25,11 +25,15 @@ _PR_SET_PDEATHSIG = 1
 
 @dataclass(frozen=True)
 class Program:
-    """``essential``: when it ends, everything ends; another program is started again, each time after a longer wait."""
+    """``essential``: when it ends, everything ends; another program is started again, each time after a longer wait.
+
+    ``delay_s``: how long after the others it starts.
+    """
 
     name: str
     command: Sequence[str]
     essential: bool = False
+    delay_s: float = 0.0
 
 
 @dataclass
@@ -56,7 +60,8 @@ class Supervisor:
         grace_s: float = 10.0,
         say: Callable[[str], None] = print,
     ) -> None:
-        self._children = [_Child(program) for program in programs]
+        began = time.monotonic()
+        self._children = [_Child(program, start_at=began + program.delay_s) for program in programs]
         self._environment = dict(os.environ if environment is None else environment)
         self._grace_s, self._say = grace_s, say
         self._stop = threading.Event()

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from pathlib import Path
 
-import redis
 from django.conf import settings
 from django.db import DatabaseError, connection
 
@@ -36,6 +35,8 @@ def database() -> str:
 def broker() -> str:
     if not settings.REDIS_URL:
         return _queue_folder()
+    import redis  # only where there is one: the embedded default starts faster without
+
     try:
         with redis.Redis.from_url(settings.REDIS_URL, socket_connect_timeout=1, socket_timeout=1) as client:
             client.ping()

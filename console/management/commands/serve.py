@@ -1,11 +1,13 @@
 """`make up`: prepare the database, the static files and the sample, then run web, worker and beat until Ctrl-C."""
 
+import hashlib
 import socket
 import subprocess
 import sys
 from typing import Any
 
 from django.conf import settings
+from django.contrib.staticfiles.finders import get_finders
 from django.contrib.staticfiles.management.commands import collectstatic
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError, CommandParser
@@ -13,20 +15,21 @@ from django.db import DatabaseError, connection, connections
 from whitenoise.storage import CompressedManifestStaticFilesStorage
 
 from console.management.supervisor import Program, Supervisor
+from console.models import Inventory
+from console.services import sample
 
 HOST = "127.0.0.1"
+AFTER_WEB_S = 4.0  # somebody waits for the first page: it has the machine to itself while it starts
 ALONE = ("--without-gossip", "--without-mingle", "--without-heartbeat")  # there is no other worker to talk to
 
 
 class Command(BaseCommand):
     help = "Load the sample once and run web, worker and beat in the foreground; Ctrl-C stops them."
+    requires_system_checks = ()  # they import every page: half of a start's time, and the tests run them
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--no-sample", action="store_true", help="start without loading the sample inventory")
-
-        parser.add_argument(
-            "--prepare-only", action="store_true", help="migrate and collect static files, start nothing"
-        )
+        parser.add_argument("--prepare-only", action="store_true", help="migrate, collect static files, start nothing")
 
     def handle(self, *args: Any, **options: Any) -> None:
         if options["prepare_only"]:
@@ -51,11 +54,17 @@ class Command(BaseCommand):
             raise CommandError(f"The database of DATABASE_URL cannot be used: {error}") from error
         _collect_static()
         if with_sample:
-            # A process of its own: the encoder's memory goes with it when the loading is done.
-            loaded = subprocess.run([sys.executable, "manage.py", "load_sample"], cwd=settings.BASE_DIR, check=False)
-            if loaded.returncode:
-                raise CommandError("The sample inventory could not be loaded; the lines above say why.")
+            self._load_sample()
             call_command("demo_access", stdout=self.stdout, stderr=self.stderr)
+
+    def _load_sample(self) -> None:
+        if Inventory.objects.filter(slug=sample.SLUG).exists():
+            call_command("load_sample", stdout=self.stdout, stderr=self.stderr)  # checks that it is whole
+            return
+        # The first time in a process of its own: the encoder's memory and threads go with it when the loading is done.
+        loaded = subprocess.run([sys.executable, "manage.py", "load_sample"], cwd=settings.BASE_DIR, check=False)
+        if loaded.returncode:
+            raise CommandError("The sample inventory could not be loaded; the lines above say why.")
 
     def _say(self, line: str) -> None:
         self.stdout.write(line)
@@ -76,11 +85,24 @@ def _check_port(port: int) -> None:
 
 def _collect_static() -> None:
     """Hashed, compressed copies, so that browsers keep them for good; settings use them once their manifest exists."""
-    if settings.DEBUG:
+    stamp = settings.STATIC_ROOT / ".collected"
+    digest = _digest_of_static_files()
+    if settings.DEBUG or (stamp.exists() and stamp.read_text() == digest):
         return
     command = collectstatic.Command()
     command.storage = CompressedManifestStaticFilesStorage()
     call_command(command, verbosity=0, interactive=False)
+    stamp.write_text(digest)
+
+
+def _digest_of_static_files() -> str:
+    digest = hashlib.sha256()
+    for finder in get_finders():
+        for path, storage in finder.list([]):
+            digest.update(f"{path}\0".encode())
+            with storage.open(path) as file:
+                digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()
 
 
 def _programs() -> list[Program]:
@@ -95,6 +117,7 @@ def _programs() -> list[Program]:
         Program(
             "worker",
             [*celery, "worker", "--pool", "threads", "--concurrency", "1", "--loglevel", "warning", *ALONE],
+            delay_s=AFTER_WEB_S,
         ),
-        Program("beat", [*celery, "beat", "--loglevel", "warning"]),
+        Program("beat", [*celery, "beat", "--loglevel", "warning"], delay_s=AFTER_WEB_S),
     ]
