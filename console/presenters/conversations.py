@@ -31,7 +31,7 @@ SORTS: dict[str, str | Promise] = {
     "disagreement": gettext_lazy("Disagreement"),
 }
 FOLD, HEAD = 8_000, 2_000  # a message longer than FOLD characters shows its first HEAD
-CHIPS_SHOWN = 6
+CHIPS_SHOWN = 4
 _SELECTED = {Label.FIRED, Label.FIRED_BY_PIN, Label.DEPENDENCY}
 
 

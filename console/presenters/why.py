@@ -3,8 +3,8 @@
 import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
+from django.core.serializers.json import DjangoJSONEncoder
 from django.utils.translation import gettext as _
 
 from console.presenters import labels
@@ -12,7 +12,6 @@ from console.presenters.conversations import term_of
 from console.services.why import Span, TermRow, ViewRow, Why
 from console.templatetags.console import signed
 
-OFFSET_RULES = {"first", "share", "recall", "copied"}
 SELECTED = {"fired", "fired_by_pin", "carried_over", "dependency", "always_on", "unfitted"}
 
 
@@ -164,13 +163,7 @@ def differs(why: Why) -> bool:
 # -------------------------------------------------------------------------------------------------------------- for a ticket
 def to_json(why: Why) -> str:
     """The API's answer, as a file."""
-    return json.dumps(why.to_json(), ensure_ascii=False, indent=2, default=_plain, allow_nan=False)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
-    raise TypeError(f"{type(value).__name__} in an explanation")
+    return json.dumps(why.to_json(), ensure_ascii=False, indent=2, cls=DjangoJSONEncoder, allow_nan=False)
 
 
 def to_text(why: Why, *, name: str, span: Span | None = None, names: dict[str, str] | None = None) -> str:

@@ -12,14 +12,13 @@ from django.views.decorators.http import require_GET
 from console.models import Inventory, Role
 from console.permissions import Request, require, wants_part
 from console.presenters import why as words
-from console.services import conversations, runtime, why
+from console.services import conversations, runtime, score, why
 from console.services.artifacts import get_artifact
 from console.services.errors import Invalid, NotFound
 from console.services.human_labels import judge_name
 from console.services.why import Why
 from sq_core.decision import Outcome
 
-OTHERS = 12
 LISTED_TERMS = 200
 
 
@@ -46,6 +45,7 @@ def why_page(request: Request, inventory: Inventory, conversation: str, user_tur
     span = why.version_span(artifact, found.version)
     if request.GET.get("format") in {"json", "text"} and not error:
         return _file(request.GET["format"], found, name=names[key], span=span, names=names)
+    state = row.states.get(user_turn=user_turn)
     context = {
         "why": found,
         "artifact": artifact,
@@ -53,8 +53,8 @@ def why_page(request: Request, inventory: Inventory, conversation: str, user_tur
         "text": bundle.artifact(key).text,
         "names": names,
         "conversation": row,
-        "state": row.states.get(user_turn=user_turn),
-        "message": _message(row, user_turn),
+        "state": state,
+        "message": row.messages.values_list("content", flat=True).get(index=state.message_index),
         "triage": words.triage(found),
         "missed": found.scored and not found.fired and words.judged_relevant(found),
         "lead": words.lead(found, technical=request.user.technical_terms),
@@ -67,7 +67,7 @@ def why_page(request: Request, inventory: Inventory, conversation: str, user_tur
         "judges": [w for w in found.witnesses if w.kind == "model"],
         "people": [w for w in found.witnesses if w.kind == "human"],
         "mine": next((w.score for w in found.witnesses if w.judge == judge_name(request.user)), None),
-        "others": _others(inventory, row, user_turn, key, found),
+        "others": [] if wants_part(request) else _others(inventory, row, user_turn, key, found),
         "as_of": request.GET.get("as_of", ""),
         "error": error,
         "scores": range(1, 6),
@@ -112,11 +112,6 @@ def _file(kind: str, found: Why, *, name: str, **more: Any) -> HttpResponse:
     return response
 
 
-def _message(row: Any, user_turn: int) -> str:
-    state = row.states.get(user_turn=user_turn)
-    return str(row.messages.values_list("content", flat=True).get(index=state.message_index))
-
-
 def _terms(found: Why) -> list[dict[str, Any]]:
     """The terms, largest first, each with where its example came from."""
     origins = why.exemplar_origin([row.exemplar for row in found.terms])
@@ -129,9 +124,7 @@ def _terms(found: Why) -> list[dict[str, Any]]:
 
 def _others(inventory: Inventory, row: Any, user_turn: int, key: str, found: Why) -> list[Outcome]:
     """The other policies selected at this turn under the same release, strongest first."""
-    from console.services.score import conversation_outcomes
-
-    turns = conversation_outcomes(inventory, row, release=found.release)
+    turns = score.conversation_outcomes(inventory, row, release=found.release)
     outcomes = turns[user_turn] if user_turn < len(turns) else None
     fired = [o for o in outcomes or () if o.fired and o.artifact != key]
     return sorted(fired, key=lambda o: (o.margin is None, (o.cutoff or 0.0) - (o.margin or 0.0), o.artifact))
