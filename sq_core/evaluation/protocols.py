@@ -7,8 +7,8 @@ pins, dependencies, modes and expiry are left out.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,101 +21,44 @@ from sq_core.evaluation.baselines import (
     max_over_views,
     own_turns,
 )
-from sq_core.evaluation.calibration import percentile_interval, scenario_draws
-from sq_core.evaluation.metrics import (
-    Curve,
-    PrecisionAtRecall,
-    Sweep,
-    auprc,
-    precision_at_recall,
-    topk_curve,
+from sq_core.evaluation.calibration import scenario_draws
+from sq_core.evaluation.data import (
+    WORLDS,
+    Bools,
+    EvaluationError,
+    EvaluationSet,
+    Exemplars,
+    Floats,
+    Labels,
+    LeakageError,
+    Row,
+    World,
 )
+from sq_core.evaluation.metrics import Sweep, precision_at_recall, topk_curve
+from sq_core.evaluation.rows import DRAWS, SEEDS, TARGET, Measured, coverage, figures, sides, topk_row
 from sq_core.fitting import ClassWeight
-from sq_core.mining import RELEVANT, JudgedConversation, Mined, mine
-from sq_core.scoring import ViewTable
+from sq_core.mining import JudgedConversation, Mined, mine
 
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
-Row = dict[str, Any]
-Labels = Literal["as-judged", "running-max"]
-World = Literal["fitted", "with-generated-fallback", "unfitted-is-miss"]
-
-TARGET = 0.90
-SEEDS = range(5)
-DRAWS = 200
-WORLDS: tuple[World, ...] = ("fitted", "with-generated-fallback", "unfitted-is-miss")
-
-
-class LeakageError(AssertionError):
-    """An exemplar's scenario is among the states it would be measured on."""
-
-
-class EvaluationError(ValueError):
-    """Parts of an evaluation set that do not belong together."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Exemplars:
-    """One artifact's exemplar vectors, centred unit rows: signals (n₊, d), anti_signals (n₋, d)."""
-
-    signals: NDArray[np.floating]
-    anti_signals: NDArray[np.floating]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class EvaluationSet:
-    """Everything a protocol reads. S states, U user turns, N artifacts; all vectors centred unit rows.
-
-    table: the views of all states. scores (S, N): 1..5 by one judge version, 0 where it has not judged the pair, which
-    then counts nowhere. scenario: one per state. artifacts: N keys. text_vectors (N, d). generated: N exemplar sets,
-    None for an artifact without. turn_texts: the U user messages in the order of ``table.turns``.
-    """
-
-    table: ViewTable
-    scores: NDArray[np.integer]
-    scenario: tuple[str, ...]
-    artifacts: tuple[str, ...]
-    text_vectors: NDArray[np.floating]
-    generated: tuple[Exemplars | None, ...]
-    turn_texts: tuple[str, ...]
-
-    def __post_init__(self) -> None:
-        states, artifacts = self.scores.shape
-        if not len(self.table) == states == len(self.scenario) or len(self.table.turns) != len(self.turn_texts):
-            raise EvaluationError(
-                f"{len(self.table)} states, {states} rows of scores, {len(self.scenario)} scenarios; "
-                f"{len(self.table.turns)} turns, {len(self.turn_texts)} texts; expected one each"
-            )
-        if not artifacts == len(self.artifacts) == len(self.text_vectors) == len(self.generated):
-            raise EvaluationError(
-                f"{artifacts} columns of scores, {len(self.artifacts)} artifacts, {len(self.text_vectors)} text "
-                f"vectors, {len(self.generated)} exemplar sets; expected one each"
-            )
-
-    @property
-    def relevant(self) -> Bools:
-        return self.scores >= RELEVANT
-
-    @property
-    def judged(self) -> Bools:
-        return self.scores > 0
-
-    def with_labels(self, labels: Labels) -> EvaluationSet:
-        """The same set under ``running-max``: every score is the highest so far in its conversation."""
-        if labels == "as-judged":
-            return self
-        if labels != "running-max":
-            raise EvaluationError(f"labels is {labels!r}; expected as-judged or running-max")
-        scores = self.scores.copy()
-        for start, end in self.conversations():
-            highest = np.maximum.accumulate(self.scores[start:end], axis=0)
-            scores[start:end] = np.where(self.scores[start:end] > 0, highest, 0)
-        return replace(self, scores=scores)
-
-    def conversations(self) -> list[tuple[int, int]]:
-        """The half-open ranges of states that make one conversation each."""
-        starts = np.flatnonzero(np.diff(self.table.state_conversation, prepend=-1)).tolist()
-        return list(zip(starts, [*starts[1:], len(self.table)], strict=True))
+__all__ = [
+    "DRAWS",
+    "RECIPES",
+    "SEEDS",
+    "TARGET",
+    "WORLDS",
+    "EvaluationError",
+    "EvaluationSet",
+    "Exemplars",
+    "Labels",
+    "LeakageError",
+    "Row",
+    "Split",
+    "World",
+    "assert_no_leak",
+    "larger_k",
+    "mined",
+    "operating_point",
+    "split_half",
+]
 
 
 def operating_point(data: EvaluationSet, *, labels: Labels = "as-judged", draws: int = DRAWS) -> list[Row]:
@@ -127,13 +70,13 @@ def operating_point(data: EvaluationSet, *, labels: Labels = "as-judged", draws:
     data = data.with_labels(labels)
     scores = _generated_scores(data)
     weights = scenario_draws(data.scenario, draws)
-    measure = [_Measured(name, table, data.relevant, data.judged, weights) for name, table in scores.items()]
+    measure = [Measured(name, table, data.relevant, data.judged, weights) for name, table in scores.items()]
     rows = {each.method: each.row() for each in measure}
     for name in ("text", "signals"):
         curve = topk_curve(scores[f"cosine-{name}"], data.relevant, TOP_K, data.judged)
-        rows[f"topk-{name}"] = _topk_row(f"topk-{name}", curve)
+        rows[f"topk-{name}"] = topk_row(f"topk-{name}", curve)
     fitted = {"sq-generated", "cosine-signals", "topk-signals"}
-    covered = _coverage(data, np.array([each is not None for each in data.generated]))
+    covered = coverage(data, np.array([each is not None for each in data.generated]))
     for method, row in rows.items():
         row["coverage"] = covered if method in fitted else 1.0
     return [rows[name] for name in ("cosine-text", "cosine-signals", "topk-text", "topk-signals", "sq-generated")]
@@ -148,74 +91,17 @@ def larger_k(data: EvaluationSet, *, labels: Labels = "as-judged") -> list[Row]:
         curve = topk_curve(scores[f"cosine-{name}"], data.relevant, range(1, len(data.artifacts) + 1), data.judged)
         found = precision_at_recall(curve, TARGET)
         if found is not None:
-            rows.append({"method": f"topk-{name}", "world": "fitted", "k": int(found.theta), **_figures(curve, found)})
+            rows.append({"method": f"topk-{name}", "world": "fitted", "k": int(found.theta), **figures(curve, found)})
     return rows
 
 
 def _generated_scores(data: EvaluationSet) -> dict[str, Floats]:
-    signals, anti_signals = _sides(data.generated)
+    signals, anti_signals = sides(data.generated)
     return {
         "cosine-text": max_over_views(data.table, cosine_text(data.text_vectors)),
         "cosine-signals": max_over_views(data.table, cosine_signals(signals)),
         "sq-generated": max_over_views(data.table, logistic(signals, anti_signals)),
     }
-
-
-def _sides(
-    exemplars: Sequence[Exemplars | None],
-) -> tuple[list[NDArray[np.floating] | None], list[NDArray[np.floating] | None]]:
-    """Signals and anti-signals per artifact; None where there are none."""
-    signals = [None if each is None or not len(each.signals) else each.signals for each in exemplars]
-    anti = [None if each is None or not len(each.anti_signals) else each.anti_signals for each in exemplars]
-    return signals, anti
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Measured:
-    """One method's scores on one set of labels, and the resamples for its interval."""
-
-    method: str
-    scores: Floats
-    relevant: Bools
-    judged: Bools
-    draws: Floats
-
-    def row(self) -> Row:
-        sweep = Sweep(self.scores, self.relevant, self.judged)
-        curve = sweep.curve()
-        drawn = [precision_at_recall(sweep.curve(weights), TARGET) for weights in self.draws]
-        interval = percentile_interval([each.precision if each else None for each in drawn])
-        row: Row = {"method": self.method, "world": "fitted", **_figures(curve, precision_at_recall(curve, TARGET))}
-        if interval is not None:
-            row["interval"] = [interval.low, interval.high]
-        return row
-
-
-def _figures(curve: Curve, found: PrecisionAtRecall | None) -> Row:
-    """P@R90 and the point it stands at; where the target is not reached, the point of highest recall."""
-    best = int(np.argmax(curve.recall))
-    return {
-        "precision_at_r90": None if found is None else found.precision,
-        "precision": float(curve.precision[best]) if found is None else found.precision,
-        "recall": float(curve.recall[best]) if found is None else found.recall,
-        "auprc": auprc(curve),
-        "theta": float(curve.theta[best]) if found is None else found.theta,
-        "kept": float(curve.kept[best]) if found is None else found.kept,
-    }
-
-
-def _topk_row(method: str, curve: Curve) -> Row:
-    """Top-K at its highest K, as the paper prints it; it has a K in place of a θ."""
-    at_most: Row = {name: float(getattr(curve, name)[-1]) for name in ("precision", "recall", "kept")}
-    found = precision_at_recall(curve, TARGET)
-    row = {"method": method, "world": "fitted", "k": int(curve.theta[-1]), "theta": None, "auprc": auprc(curve)}
-    return {**row, "precision_at_r90": None if found is None else found.precision, **at_most}
-
-
-def _coverage(data: EvaluationSet, fitted: Bools, states: Bools | None = None) -> float:
-    """Share of the occurring artifacts that have a classifier (TRACES 3.3)."""
-    occurring = (data.relevant if states is None else data.relevant[states]).any(axis=0)
-    return float(fitted[occurring].mean()) if occurring.any() else 0.0
 
 
 # ---------------------------------------------------------------------------------------------------------- mined (§5)
@@ -246,7 +132,7 @@ def split_half(data: EvaluationSet, seed: int) -> Split:
     held_out = np.array([name not in mining for name in data.scenario], dtype=bool)
     read = [span for span in data.conversations() if not held_out[span[0]]]
     rows = own_turns(data.table)
-    columns = [[_judged(data, span, rows, j) for span in read] for j in range(len(data.artifacts))]
+    columns = [[judged_conversation(data, span, rows, j) for span in read] for j in range(len(data.artifacts))]
     split = Split(
         seed=seed,
         mining_scenarios=mining,
@@ -268,7 +154,10 @@ def assert_no_leak(data: EvaluationSet, split: Split) -> None:
                 raise LeakageError(f"{key}: exemplars of scenario {leaked[0]} would be measured on it")
 
 
-def _judged(data: EvaluationSet, span: tuple[int, int], rows: NDArray[np.intp], artifact: int) -> JudgedConversation:
+def judged_conversation(
+    data: EvaluationSet, span: tuple[int, int], rows: NDArray[np.intp], artifact: int
+) -> JudgedConversation:
+    """One conversation as one artifact sees it; ``rows`` are the states' own turns."""
     start, end = span
     own = rows[start:end]
     return JudgedConversation(
@@ -330,7 +219,7 @@ def _split_rows(data: EvaluationSet, split: Split, recipe: _Recipe, minimum: int
     fitted = np.array([each is not None for each in exemplars])
     scores = _scored(data, recipe, exemplars)[split.held_out]
     filled = _scored(data, recipe, fallback)[split.held_out]
-    covered = _coverage(data, fitted, split.held_out)
+    covered = coverage(data, fitted, split.held_out)
     return {
         "fitted": {**_held_out(data, split, scores, minable), "coverage": covered_by(data, split, minable)},
         "with-generated-fallback": {**_held_out(data, split, filled), "coverage": covered},
@@ -344,7 +233,7 @@ def _needs_no_mining(recipe: _Recipe) -> bool:
 
 def covered_by(data: EvaluationSet, split: Split, minable: Bools) -> float:
     """Share of the artifacts occurring in the held-out states that the fitted world contains."""
-    return _coverage(data, minable, split.held_out)
+    return coverage(data, minable, split.held_out)
 
 
 def _held_out(data: EvaluationSet, split: Split, scores: Floats, columns: Bools | None = None) -> Row:
@@ -355,7 +244,7 @@ def _held_out(data: EvaluationSet, split: Split, scores: Floats, columns: Bools 
     # The fitted world holds the artifacts that were mined and occur: kept is a share of their pairs.
     occurring = relevant.any(axis=0) if columns is not None else np.ones(relevant.shape[1], dtype=bool)
     curve = Sweep(scores[:, chosen][:, occurring], relevant[:, occurring], judged[:, occurring]).curve()
-    return _figures(curve, precision_at_recall(curve, TARGET))
+    return figures(curve, precision_at_recall(curve, TARGET))
 
 
 def _exemplars(data: EvaluationSet, split: Split, recipe: _Recipe, artifact: int) -> Exemplars | None:
@@ -376,7 +265,7 @@ def _exemplars(data: EvaluationSet, split: Split, recipe: _Recipe, artifact: int
 
 
 def _scored(data: EvaluationSet, recipe: _Recipe, exemplars: Sequence[Exemplars | None]) -> Floats:
-    signals, anti_signals = _sides(exemplars)
+    signals, anti_signals = sides(exemplars)
     if recipe.cosine:
         return max_over_views(data.table, cosine_signals(signals))
     return max_over_views(data.table, logistic(signals, anti_signals, class_weight=recipe.class_weight))
