@@ -27,13 +27,14 @@ _PR_SET_PDEATHSIG = 1
 class Program:
     """``essential``: when it ends, everything ends; another program is started again, each time after a longer wait.
 
-    ``delay_s``: how long after the others it starts.
+    ``delay_s``: how long after the others it starts at the latest; earlier as soon as ``when()`` holds.
     """
 
     name: str
     command: Sequence[str]
     essential: bool = False
     delay_s: float = 0.0
+    when: Callable[[], bool] | None = None
 
 
 @dataclass
@@ -98,7 +99,8 @@ class Supervisor:
             wait = min(2.0 ** (child.failures - 1), SLOWEST_RESTART_S)
             self._say(f"{child.program.name} ended with status {child.process.returncode}: again in {wait:.0f} s")
             child.process, child.start_at = None, now + wait
-        if now >= child.start_at:
+        early = child.failures == 0 and child.program.when is not None and child.program.when()
+        if early or now >= child.start_at:
             child.started = now
             child.process = subprocess.Popen(
                 child.program.command,

@@ -107,3 +107,15 @@ def test_programs_end_when_the_supervisor_is_killed_outright(tmp_path: Path) -> 
     while alive(pid) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not alive(pid)
+
+
+def test_a_late_program_starts_as_soon_as_what_it_waits_for_is_there(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    wait_and_write = f"import time; time.sleep(0.5); open({str(first)!r}, 'w'); time.sleep(600)"
+    write = f"open({str(second)!r}, 'w').write(str(__import__('os').path.exists({str(first)!r}))); __import__('time').sleep(600)"
+    programs = [
+        Program("web", [PYTHON, "-c", wait_and_write], essential=True),
+        Program("worker", [PYTHON, "-c", write], delay_s=60.0, when=first.exists),
+    ]
+    assert run_until(lambda: second.exists() and second.read_text(), Supervisor(programs)) == 0
+    assert second.read_text() == "True"

@@ -1,6 +1,7 @@
 """`make up`: prepare the database, the static files and the sample, then run web, worker and beat until Ctrl-C."""
 
 import hashlib
+import http.client
 import socket
 import subprocess
 import sys
@@ -19,7 +20,9 @@ from console.models import Inventory
 from console.services import sample
 
 HOST = "127.0.0.1"
-AFTER_WEB_S = 4.0  # somebody waits for the first page: it has the machine to itself while it starts
+WEB_ALONE_S = (
+    30.0  # somebody waits for the first page: until it answers, and at most so long, web has the machine to itself
+)
 ALONE = ("--without-gossip", "--without-mingle", "--without-heartbeat")  # there is no other worker to talk to
 
 
@@ -83,6 +86,20 @@ def _check_port(port: int) -> None:
             ) from error
 
 
+def _web_answers() -> bool:
+    """Whether a page would come: its port is open long before that."""
+    asked = http.client.HTTPConnection(HOST, settings.PORT, timeout=0.5)
+    try:
+        asked.request("GET", "/healthz")
+        asked.getresponse()
+    except (OSError, http.client.HTTPException):
+        return False
+    else:
+        return True
+    finally:
+        asked.close()
+
+
 def _collect_static() -> None:
     """Hashed, compressed copies, so that browsers keep them for good; settings use them once their manifest exists."""
     stamp = settings.STATIC_ROOT / ".collected"
@@ -117,7 +134,8 @@ def _programs() -> list[Program]:
         Program(
             "worker",
             [*celery, "worker", "--pool", "threads", "--concurrency", "1", "--loglevel", "warning", *ALONE],
-            delay_s=AFTER_WEB_S,
+            delay_s=WEB_ALONE_S,
+            when=_web_answers,
         ),
-        Program("beat", [*celery, "beat", "--loglevel", "warning"], delay_s=AFTER_WEB_S),
+        Program("beat", [*celery, "beat", "--loglevel", "warning"], delay_s=WEB_ALONE_S, when=_web_answers),
     ]
