@@ -296,4 +296,6 @@
   // What other scripts of the console (the map) use.
   window.consoleUi = { toast, onHtmx, activate, rows, keyOf };
   prepare(document);
+  // A page that answers a form without htmx: to its result, or to the first field that is wrong.
+  if (!location.hash) $('[data-focus-after], [aria-invalid="true"]')?.focus();
 })();

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse, QueryDict
+from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect
 from django.urls import get_resolver, reverse
 from django.utils.functional import Promise, SimpleLazyObject
@@ -147,8 +147,3 @@ def front(request: HttpRequest) -> HttpResponse:
         return redirect("sign-in")
     last = last_inventory(request)
     return redirect("home", last.slug) if last else redirect("start")
-
-
-def soon(_request: HttpRequest, **_kwargs: object) -> HttpResponse:
-    """Holds a URL's name until its page is built."""
-    raise Http404

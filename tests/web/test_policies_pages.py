@@ -243,6 +243,8 @@ def test_look_alikes_are_borrowed_as_one_s_own(world: make.World, signed_in: Any
     page = client.post(NEW, sent).content.decode()
     assert f'value="{wanted}" checked' in page  # stays ticked, and is not offered again
     assert page.count(f'value="{wanted}"') == 1
+    refused = client.post(NEW, form(name="", borrow=[wanted])).content.decode()
+    assert f'value="{wanted}" checked' in refused  # nor is it lost when something else is wrong
     client.post(NEW, form(signals="can you wrap it as a gift", borrow=[wanted]))
     copied = Exemplar.objects.get(artifact__key="gift-wrapping", polarity="anti_signal")
     assert (copied.text, copied.source, copied.status) == (wanted, Source.WRITTEN, ExemplarStatus.PROMOTED)
@@ -308,7 +310,9 @@ def test_text_and_mode_are_edited_in_one_change(world: make.World, signed_in: An
 def test_pasted_examples_show_their_effect_before_they_are_saved(world: make.World, signed_in: Any) -> None:
     client = signed_in(world.author)
     sent = edited(world, signals="I have changed my mind, no lamp for me", reason="Said by a customer")
+    sent["borrow"] = ["where is my refund"]
     page = client.post(EDIT, sent).content.decode()
+    assert 'value="where is my refund" checked' in page
     assert 'id="impact"' in page
     assert "turns start" in page
     assert fit.active_version(world.cancel).number == 1  # type: ignore[union-attr]
