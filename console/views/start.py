@@ -38,7 +38,7 @@ def go(request: Request, step: str) -> HttpResponse:
     pages = {
         "firing": reverse("conversation", args=[slug, conversation]) + f"?t={tour.TURN}#t{tour.TURN}",
         "why": reverse("why", args=[slug, conversation, tour.TURN, tour.POLICY]),
-        "promote": reverse("policy", args=[slug, tour.POLICY]) + f"#turn-{steps.state.pk}",
+        "promote": reverse("policy", args=[slug, tour.POLICY]) + f"?turn={steps.state.pk}#turn-{steps.state.pk}",
         "undo": reverse("undo", args=[slug, steps.change.public_id]) if steps.change else reverse("start"),
         "own": reverse("policy-new", args=[slug]),
     }
