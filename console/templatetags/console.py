@@ -175,7 +175,9 @@ def margin_bar(
     )
     if not figure:
         return SafeString(svg)
-    return SafeString(f'<span class="bar-figure">{svg}<span class="num" aria-hidden="true">{signed(margin)}</span></span>')
+    return SafeString(
+        f'<span class="bar-figure">{svg}<span class="num" aria-hidden="true">{signed(margin)}</span></span>'
+    )
 
 
 @register.simple_tag

@@ -81,9 +81,7 @@ def test_many_changes_of_one_kind_are_one_line(world: make.World, signed_in: Any
     assert "<details" in page
 
 
-def test_a_card_that_fails_says_so_alone(
-    world: make.World, signed_in: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_card_that_fails_says_so_alone(world: make.World, signed_in: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def away(*args: Any, **kwargs: Any) -> None:
         raise Unavailable("The encoder is away.")
 
