@@ -10,7 +10,7 @@
 
   const body = () => document.getElementById("tab-body");
   const said = frame.querySelector("[data-map-said]");
-  const state = { address: "", etag: "", figures: null, selected: null, mode: "pan", point: "", drawn: false };
+  const state = { address: "", etag: "", figures: null, selected: null, mode: "pan", point: "", drawn: false, draws: 0 };
   const config = { displayModeBar: false, responsive: true, scrollZoom: false, doubleClick: false, showTips: false };
 
   // -- colours come from the stylesheet, so both themes and forced colours work
@@ -63,7 +63,8 @@
     }
     map.data.push(ring());
     map.layout.dragmode = state.mode;
-    map.layout.selections = [];
+    map.layout.selections = []; // the outline goes, the dimmed points say what is selected
+    map.layout.selectionrevision = ++state.draws;
     await Plotly.react(plot, map.data, map.layout, config);
     if (strip && state.figures.strip) {
       const low = themed(state.figures.strip);

@@ -79,7 +79,7 @@ def map_figure(points: Sequence[Point], *, cutoff: float, preview: float | None,
             y=[round(p.y, 6) for p in groups[kind]],
             ids=[p.id for p in groups[kind]],
             customdata=[[p.id, hover(p.text), f"{p.margin:+.2f}".replace("-", "−")] for p in groups[kind]],
-            hovertemplate="%{customdata[1]}<br><b>%{customdata[2]}</b><extra></extra>",
+            hovertemplate="%{customdata[1]}<br>%{customdata[2]}<extra></extra>",  # bold would need an inline style
             marker={"symbol": SYMBOLS[kind], "size": SIZES[kind], "line": {"width": 1}},
             unselected={"marker": {"opacity": 0.15}},
             selected={"marker": {"opacity": 1}},

@@ -4,7 +4,6 @@ from django import template
 from django.template.context import RequestContext
 from django.utils.html import escape, format_html_join
 from django.utils.safestring import SafeString
-from django.utils.translation import gettext
 
 from console.presenters import labels
 from console.services.workbench import Figures, TurnRow
@@ -36,7 +35,6 @@ def _score(word: str, score: int, sign: str) -> str:
 def text_options(context: RequestContext, row: TurnRow) -> SafeString:
     """The texts of a turn that can become an example, as options of a select."""
     whole = labels.term("cumulative", technical=bool(context.get("technical_terms", False)))
-    message = gettext("message")
     return format_html_join(
         "",
         '<option value="{}"{}>{}</option>',
@@ -44,7 +42,7 @@ def text_options(context: RequestContext, row: TurnRow) -> SafeString:
             (
                 choice.value,
                 SafeString(" selected") if choice.value == row.chosen else "",
-                whole if choice.user_turn is None else f"{message} {choice.user_turn + 1}: {choice.short}",
+                whole if choice.user_turn is None else f"{choice.user_turn + 1}: {choice.short}",
             )
             for choice in row.choices
         ),

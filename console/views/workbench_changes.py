@@ -3,6 +3,7 @@
 import json
 import re
 import uuid
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -63,11 +64,13 @@ def _strip_context(request: Request, ground: Ground, asked: Asked) -> dict[str, 
     hidden: dict[str, str] = {}
     alone: Impact | None = None
     measured: list[dict[str, Any]] = []
+    more: dict[str, Any] = {}
     apply_url = reverse("policy-apply", args=names)
     if asked.fit_set:
         apply_url, hidden["fit_set"] = reverse("policy-fit-set", args=names), asked.fit_set
         effect = curate.preview_fit_set(artifact, asked.fit_set, by=by)
         measured = _measured(ground, asked, effect, request)
+        more["head"] = workbench.head(ground)
     else:
         hidden["steps"] = asked.as_json()
         effect = curate.preview(artifact, asked.steps, by=by)
@@ -81,6 +84,7 @@ def _strip_context(request: Request, ground: Ground, asked: Asked) -> dict[str, 
         "skipped": asked.skipped,
         "alone": alone,
         "measured": measured,
+        **more,
         **_common(request, ground, effect, apply_url=apply_url, hidden=hidden),
     }
 
@@ -110,10 +114,19 @@ def _common(
         "apply_url": apply_url,
         "hidden": {**hidden, "slot": _slot(request), "key": request.POST.get("key") or str(uuid.uuid4())},
         "reason_needed": needed or always_reason,
+        "keeps": here_from(next_url, request.inventory, ground.artifact.key).tab == "shown",
+        **_listed(effect),
+    }
+
+
+def _listed(effect: Impact | None) -> dict[str, Any]:
+    """How many turns stand open, and the stopping ones by what the reviewer said of them."""
+    stopped = Counter(flip.needed for flip in effect.stopped) if effect else Counter()
+    return {
         "first": FIRST,
-        "stopped_needed": sum(f.needed is True for f in effect.stopped),
-        "stopped_not_needed": sum(f.needed is False for f in effect.stopped),
-        "stopped_unjudged": sum(f.needed is None for f in effect.stopped),
+        "stopped_needed": stopped[True],
+        "stopped_not_needed": stopped[False],
+        "stopped_unjudged": stopped[None],
     }
 
 
@@ -285,7 +298,7 @@ def _parts(request: Request, key: str, here: Here, done: dict[str, Any], result:
         here.kept, here.whole = kept, set(done["states"])
         template = "policies/workbench/shown_changed.html"
     context = context_of(request, workbench.ground(request.inventory, key), here)
-    context |= {"oob": True, "result": result}
+    context |= {"oob": True, "result": result, "operating_point": context["ground"].point}
     html = render_to_string(template, context, request)
     return HttpResponse(html + render_to_string("policies/workbench/done.html", context, request))
 
@@ -332,7 +345,7 @@ def diff(request: Request, inventory: Inventory, key: str, a: int, b: int) -> Ht
     ground = workbench.ground(inventory, key)
     found = versions.version_diff(ground, a, b)
     here = Here("versions", request.path, request.GET.copy())
-    context = context_of(request, ground, here) | {"diff": found, "impact": found.effect, "first": FIRST}
+    context = context_of(request, ground, here) | {"diff": found, "impact": found.effect, **_listed(found.effect)}
     return render(request, "policies/workbench/diff.html", context)
 
 
