@@ -54,6 +54,7 @@ def why_page(request: Request, inventory: Inventory, conversation: str, user_tur
         "names": names,
         "conversation": row,
         "state": state,
+        "pinned": state.pins.filter(artifact=artifact, to_release__isnull=True).exists(),
         "message": row.messages.values_list("content", flat=True).get(index=state.message_index),
         "triage": words.triage(found),
         "missed": found.scored and not found.fired and words.judged_relevant(found),
