@@ -147,9 +147,9 @@ def edit_artifact(request: ApiRequest, inv: Inv, key: str, body: ArtifactEdit) -
     """Change what is given. ``status`` (archived or active) and ``fit_set`` (with ``base_version``) come alone: each is a
     change of its own."""
     artifact, by = get_artifact(request.inventory, key), request.caller.actor
-    given = body.model_dump(exclude_unset=True, exclude={"reason", "base_text", "base_version"})
+    given = body.model_dump(exclude_none=True, exclude={"reason", "base_text", "base_version"})
     for alone in ("status", "fit_set"):
-        if given.get(alone) is not None and len(given) > 1:
+        if alone in given and len(given) > 1:
             raise Invalid(
                 f"{alone} cannot be changed together with other fields.", field=alone, hint="Send two requests."
             )

@@ -104,6 +104,13 @@ def test_edit_keeps_revisions_and_refuses_a_stale_one(author: Api) -> None:
     assert stale.error["made_by"] == "token:author token"
 
 
+def test_null_leaves_a_field_as_it_is(author: Api) -> None:
+    body = {"name": "Calling off", "text": None, "mode": None, "status": None, "fit_set": None, "base_text": None}
+    edited = author("PATCH", "/artifacts/cancel-order", body)
+    assert (edited.status, edited.json["name"], edited.json["text"]) == (200, "Calling off", make.TEXTS["cancel-order"])
+    assert author("PATCH", "/artifacts/cancel-order", {}).json == edited.json
+
+
 def test_archive_and_back(author: Api) -> None:
     gone = author("DELETE", "/artifacts/cancel-order?reason=old")
     assert (gone.status, gone.json["status"]) == (200, "archived")
