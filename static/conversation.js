@@ -15,7 +15,11 @@
     document.getElementById(opener)?.focus();
   });
 
-  // A message before the chosen one may be far up: what the address names is brought into view once.
-  const chosen = document.querySelector("#transcript .turn.at");
-  if (chosen && !location.hash && chosen.offsetTop > window.innerHeight) chosen.scrollIntoView({ block: "center" });
+  // The chosen message is brought into view inside its own pane; the page itself stays where it is.
+  const pane = document.getElementById("transcript");
+  const chosen = pane && pane.querySelector(".turn.at");
+  if (chosen && !location.hash && pane.scrollHeight > pane.clientHeight) {
+    const far = chosen.getBoundingClientRect().top - pane.getBoundingClientRect().top;
+    if (far > pane.clientHeight - 160) pane.scrollTop = far - pane.clientHeight / 3;
+  }
 })();

@@ -103,12 +103,13 @@ def _by_outcome(rows: list[Policy], user_turn: int) -> list[Group]:
     off = Group("off", _("Off"), folded=True)
     for row in rows:
         label = row.outcome.outcome if row.outcome else Label.OFF
+        since = row.outcome.since_turn if row.outcome and row.outcome.since_turn is not None else user_turn
+        earlier = label is Label.FIRED_BY_PIN and since < user_turn  # the pin matched a message before this one
         if row.disagreement == "missed":
             missed.rows.append(row)
-        elif label in _SELECTED:
+        elif label in _SELECTED and not earlier:
             result[0].rows.append(row)
-        elif label is Label.CARRIED_OVER:
-            since = row.outcome.since_turn if row.outcome and row.outcome.since_turn is not None else user_turn
+        elif label is Label.CARRIED_OVER or earlier:
             title = _("Still on since message %(n)s") % {"n": since + 1}
             pinned_on.setdefault(since, Group(f"since-{since}", title)).rows.append(row)
         else:
