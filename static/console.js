@@ -296,6 +296,12 @@
   // What other scripts of the console (the map) use.
   window.consoleUi = { toast, onHtmx, activate, rows, keyOf };
   prepare(document);
-  // A page that answers a form without htmx: to its result, or to the first field that is wrong.
-  if (!location.hash) $('[data-focus-after], [aria-invalid="true"]')?.focus();
+  // A page that answers a form without htmx: to its result, or to the first field that is wrong. An address with a
+  // fragment gives the focus to what the fragment names and to nothing else, once the browser has gone there.
+  const arrive = () => {
+    const named = location.hash ? document.getElementById(decodeURIComponent(location.hash.slice(1))) : document;
+    if (named) $('[data-focus-after], [aria-invalid="true"]', named)?.focus();
+  };
+  if (document.readyState === "complete") arrive();
+  else window.addEventListener("load", () => requestAnimationFrame(arrive));
 })();
