@@ -33,9 +33,7 @@ class Inventory(models.Model):
     minimum_material = models.PositiveSmallIntegerField(
         default=3
     )  # mined signals and anti-signals before mined may be chosen
-    log_revision = models.PositiveIntegerField(
-        default=0
-    )  # bumped by every write to conversations and vectors: cache key
+    log_revision = models.PositiveIntegerField(default=0)  # bumped by every new view of a query state: cache key
     label_revision = models.PositiveIntegerField(default=0)  # bumped by every write to judgements: cache key
     judge = models.ForeignKey(
         "Judge", null=True, on_delete=models.PROTECT, related_name="+"

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from django.db import transaction
-from django.db.models import F
 
 from console.models import Conversation, Inventory, Message, QueryState
 from console.services import audit
@@ -98,7 +97,6 @@ def import_conversations(
             inventory=inventory.slug,
             after=report.counts(),
         )
-    inventory.refresh_from_db(fields=["log_revision"])
     return report.done()
 
 
@@ -150,8 +148,6 @@ def _store(inventory: Inventory, batch: Sequence[_Read], report: Report) -> None
         work = [*zip(created, fresh, strict=True), *grown]
         for conversation, read in work:
             _append(conversation, read, limit=PIECE // 2)
-        if work:
-            Inventory.objects.filter(pk=inventory.pk).update(log_revision=F("log_revision") + 1)
     for read in long:  # the rest of what is longer than a piece: each step leaves a shorter, whole conversation
         _store_rest(inventory, read)
 
@@ -231,7 +227,6 @@ def _store_rest(inventory: Inventory, read: _Read) -> None:
             if stored >= len(read.digests) or read.digests[stored - 1] != conversation.digest:
                 return
             _append(conversation, read, limit=PIECE // 2)
-            Inventory.objects.filter(pk=inventory.pk).update(log_revision=F("log_revision") + 1)
 
 
 def _append(conversation: Conversation, read: _Read, *, limit: int) -> None:

@@ -32,11 +32,19 @@ T = TypeVar("T")
 
 
 class Cache:
-    """A small thread-safe LRU; a value may be built twice by two threads at once, never half."""
+    """A small thread-safe LRU; a value may be built twice by two threads at once, never half.
 
-    def __init__(self, size: int) -> None:
-        self._size, self._lock = size, threading.Lock()
+    It holds at most ``size`` values and, where ``bytes_of`` weighs them, at most ``most`` bytes: a long log must not fill
+    the memory with what nobody asks for any more. The newest value is always kept.
+    """
+
+    def __init__(self, size: int, *, most: int = 0, bytes_of: Callable[[Any], int] = lambda value: 0) -> None:
+        self._size, self._most, self._bytes_of, self._lock = size, most, bytes_of, threading.Lock()
         self._rows: OrderedDict[Hashable, Any] = OrderedDict()
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._rows)
 
     def get(self, key: Hashable, build: Callable[[], T]) -> T:
         with self._lock:
@@ -45,17 +53,26 @@ class Cache:
                 return cast("T", self._rows[key])
         value = build()
         with self._lock:
+            if key in self._rows:
+                self._bytes -= self._bytes_of(self._rows.pop(key))
             self._rows[key] = value
-            while len(self._rows) > self._size:
-                self._rows.popitem(last=False)
+            self._bytes += self._bytes_of(value)
+            while len(self._rows) > self._size or (self._bytes > self._most and len(self._rows) > 1):
+                self._bytes -= self._bytes_of(self._rows.popitem(last=False)[1])
         return value
 
     def clear(self) -> None:
         with self._lock:
             self._rows.clear()
+            self._bytes = 0
 
 
-_tables, _labels, _margins = Cache(4), Cache(2_000), Cache(5_000)
+MEGABYTE = 2**20
+_tables = Cache(
+    4, most=1024 * MEGABYTE, bytes_of=lambda table: table.views.cumulative.nbytes + table.views.turns.nbytes
+)
+_labels = Cache(16, most=256 * MEGABYTE, bytes_of=lambda labels: sum(2 * mine.score.nbytes for mine in labels.values()))
+_margins = Cache(5_000, most=512 * MEGABYTE, bytes_of=lambda margins: margins.nbytes)
 
 
 def clear_caches() -> None:

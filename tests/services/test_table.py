@@ -1,0 +1,53 @@
+"""The score table's caches: what renews them, and how much they hold."""
+
+import numpy as np
+import pytest
+
+from console.models import Inventory
+from console.services import embed, score, table
+from console.services.actor import SYSTEM
+from console.services.ingest_conversations import grow_conversation
+from console.services.inventories import current_point
+from sq_core.conversation import messages_from_json
+from tests.make import World
+
+pytestmark = pytest.mark.django_db
+
+
+def test_a_live_turn_leaves_the_table_alone_until_it_is_embedded(world: World) -> None:
+    centre = current_point(world.inventory).centre
+    assert centre is not None
+    before = table.state_table(world.inventory, centre)
+    said = messages_from_json([{"role": "user", "content": "please stop the parcel"}])
+    grow_conversation(world.inventory, "live-1", said, by=SYSTEM)
+    assert table.state_table(world.inventory, centre) is before
+    assert embed.embed_states(world.inventory) == 1
+    after = table.state_table(Inventory.objects.get(pk=world.inventory.pk), centre)
+    assert len(after) == len(before) + 1
+    assert score.headline(world.inventory).states == len(after)
+
+
+def test_a_cache_holds_so_many_values_and_bytes_and_always_the_newest() -> None:
+    cache = table.Cache(3, most=100, bytes_of=len)
+    for name, size in (("a", 40), ("b", 40), ("c", 10)):
+        cache.get(name, lambda size=size: b"x" * size)
+    assert len(cache) == 3
+    assert cache.get("a", lambda: b"never built") == b"x" * 40  # and is the newest used now
+    cache.get("d", lambda: b"x" * 30)  # one value and 20 bytes too many: b goes
+    assert len(cache) == 3
+    assert cache.get("b", lambda: b"again") == b"again"
+    assert cache.get("e", lambda: b"x" * 500) == b"x" * 500
+    assert len(cache) == 1
+    cache.clear()
+    assert len(cache) == 0
+
+
+def test_the_caches_weigh_what_they_hold(world: World) -> None:
+    table.clear_caches()
+    centre = current_point(world.inventory).centre
+    assert centre is not None
+    states = table.state_table(world.inventory, centre)
+    labels = table.all_labels(world.inventory, states)
+    assert table._tables._bytes == states.views.cumulative.nbytes + states.views.turns.nbytes
+    assert table._labels._bytes == sum(mine.score.nbytes + mine.human.nbytes for mine in labels.values())
+    assert np.array_equal(labels[world.cancel.pk].score, table.labels_of(world.inventory, states, world.cancel).score)
