@@ -114,7 +114,7 @@ def require(
             if not any_request.user.is_authenticated:
                 return to_sign_in(any_request)
             request = cast("Request", any_request)
-            inventory = Inventory.objects.filter(slug=inv).first()
+            inventory = Inventory.objects.select_related("judge").filter(slug=inv).first()
             role = role_of(request.user, inventory) if inventory else None
             if inventory is None or role is None:
                 raise Http404

@@ -18,6 +18,7 @@ from console.views import (
     why,
     workbench,
     workbench_changes,
+    workbench_versions,
 )
 
 # One inventory's pages. Views are called as view(request, inventory, …): permissions.require resolves ``inv``.
@@ -40,10 +41,10 @@ inventory: list[URLPattern | URLResolver] = [
     path("policies/<slug:key>/exemplars/apply/", workbench_changes.apply, name="policy-apply"),
     path("policies/<slug:key>/exemplars/source/", workbench_changes.fit_set, name="policy-fit-set"),
     path("policies/<slug:key>/versions/", workbench.version_list, name="policy-versions"),
-    path("policies/<slug:key>/versions/<int:a>...<int:b>/", workbench_changes.diff, name="policy-diff"),
-    path("policies/<slug:key>/versions/<int:number>/rollback/", workbench_changes.rollback, name="policy-rollback"),
-    path("policies/<slug:key>/versions/<int:number>/reproduce/", workbench_changes.reproduce, name="policy-reproduce"),
-    path("changes/<slug:change>/undo/", workbench_changes.undo, name="undo"),
+    path("policies/<slug:key>/versions/<int:a>...<int:b>/", workbench_versions.diff, name="policy-diff"),
+    path("policies/<slug:key>/versions/<int:number>/rollback/", workbench_versions.rollback, name="policy-rollback"),
+    path("policies/<slug:key>/versions/<int:number>/reproduce/", workbench_versions.reproduce, name="policy-reproduce"),
+    path("changes/<slug:change>/undo/", workbench_versions.undo, name="undo"),
     # -- conversations, why, playground
     path("conversations/", conversations.conversations, name="conversations"),
     path("conversations/<slug:conversation>/", conversations.conversation, name="conversation"),

@@ -2,7 +2,7 @@
 the person looked at, in one transaction that writes decision, refit, version, change and audit row, or nothing."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.db import transaction
@@ -199,7 +199,8 @@ def _preview(artifact: Artifact, make: PlanMaker, by: Actor) -> Impact:
     return _assessed(plan, ground, _drafted(plan, ground, known), known, offer=True)
 
 
-def _check_base(artifact: Artifact, base_version: int | None) -> None:
+def _check_base(artifact: Artifact, base_version: int | None) -> ClassifierVersion | None:
+    """The active version, if it is the one the caller looked at. Raises Conflict."""
     active = fit.active_version(artifact)
     current = active.number if active else None
     if current != base_version:
@@ -210,6 +211,7 @@ def _check_base(artifact: Artifact, base_version: int | None) -> None:
             made_by=active.actor if active else "",
             hint="Look at the new version and decide again.",
         )
+    return active
 
 
 def _apply(
@@ -231,14 +233,14 @@ def _apply(
     texts_of_pins = [pin_data[id(p)] for p in early.new_pins]
     with transaction.atomic():
         artifact = lock_artifact(artifact)
-        _check_base(artifact, base_version)
+        active = _check_base(artifact, base_version)
         if artifact.settings.get(to_release__isnull=True).status == Status.ARCHIVED:
             raise Conflict(f"{artifact.key} is archived.", hint="Restore it first.")
         plan = make(artifact, by)
         draft, effect, ground = None, Impact(base_version=base_version), None
         point = current_point(artifact.inventory)
         if point.centre is not None:
-            ground = fit.basis(artifact, point=point)
+            ground = fit.basis(artifact, point=point, base=active)
             draft = _drafted(plan, ground, known)
             effect = _assessed(plan, ground, draft, known)
         if effect.needs_reason(artifact.inventory.target_recall) and not reason.strip() and action != "undo":
@@ -272,8 +274,8 @@ def _write(
         _replace_fit_set(setting, plan.fit_set, step)
     version = base
     if draft is not None:
-        object.__setattr__(draft.basis, "fit_set", plan.fit_set)
-        version = fit.save_version(draft, step, reason=step.reason)
+        learnt = replace(draft, basis=replace(draft.basis, fit_set=plan.fit_set))
+        version = fit.save_version(learnt, step, reason=step.reason)
         after["version"] = version.number
     after["pins_dropped"] = _drop_pins(plan, step)
     after["pins_added"] = _add_pins(plan, step, pin_vectors)
@@ -411,7 +413,7 @@ def restore_version(target: ClassifierVersion, draft: Draft, effect: Impact, ste
         "version": ground.base.number if ground.base else None, "fit_set": ground.fit_set, "exemplars": {},
     }  # fmt: skip
     after: dict[str, Any] = {"fit_set": target.fit_set, "exemplars": {}, "copied_from": target.number}
-    for exemplar, wanted in _differences(ground, target, step.by):
+    for exemplar, wanted in _differences(ground, target):
         before["exemplars"][exemplar.public_id] = snapshot(exemplar)
         for name, value in wanted.items():
             setattr(exemplar, name, value)
@@ -446,13 +448,18 @@ COPIED = (
 )  # fmt: skip
 
 
-def _differences(ground: Basis, target: ClassifierVersion, by: Actor) -> list[tuple[Exemplar, dict[str, Any]]]:
-    """What has to change so that the exemplars are those of ``target``: its own promoted, later ones in the fit retired."""
+def _differences(ground: Basis, target: ClassifierVersion) -> list[tuple[Exemplar, dict[str, Any]]]:
+    """What has to change so that the exemplars are those of ``target``: its own promoted, later ones in the fit retired.
+
+    One that its source alone would keep out was a person's choice then, and is theirs again: the next fit keeps it.
+    """
     wanted = {row["id"]: row["polarity"] for row in target.exemplars}
     result: list[tuple[Exemplar, dict[str, Any]]] = []
     for exemplar in Exemplar.objects.filter(artifact=ground.artifact).order_by("pk"):
         if exemplar.pk in wanted:
-            state = {"status": ExemplarStatus.PROMOTED, "polarity": wanted[exemplar.pk]}
+            state: dict[str, Any] = {"status": ExemplarStatus.PROMOTED, "polarity": wanted[exemplar.pk]}
+            if exemplar.source not in fit.GENRES[target.fit_set]:
+                state["decided_by_person"] = True
         elif fit.in_fit(exemplar, ground.fit_set) or fit.in_fit(exemplar, target.fit_set):
             state = {"status": ExemplarStatus.RETIRED}
         else:

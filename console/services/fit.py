@@ -87,8 +87,17 @@ def active_version(artifact: Artifact) -> ClassifierVersion | None:
     return ClassifierVersion.objects.current().select_related("centre").filter(artifact=artifact).first()
 
 
-def basis(artifact: Artifact, *, point: OperatingPoint | None = None, inventory: Inventory | None = None) -> Basis:
-    """The present state of one artifact. Raises Invalid before the inventory's first fit has fixed a centre."""
+def basis(
+    artifact: Artifact,
+    *,
+    point: OperatingPoint | None = None,
+    inventory: Inventory | None = None,
+    base: ClassifierVersion | None = None,
+) -> Basis:
+    """The present state of one artifact; what the caller has read already is not read again.
+
+    Raises Invalid before the inventory's first fit has fixed a centre.
+    """
     inventory = inventory or Inventory.objects.select_related("judge").get(pk=artifact.inventory_id)
     point = point or current_point(inventory)
     if point.centre is None:
@@ -98,7 +107,7 @@ def basis(artifact: Artifact, *, point: OperatingPoint | None = None, inventory:
         inventory=inventory,
         point=point,
         centre=point.centre,
-        base=active_version(artifact),
+        base=base or active_version(artifact),
         fit_set=artifact.settings.get(to_release__isnull=True).fit_set,
         states=table.state_table(inventory, point.centre),
     )
@@ -198,12 +207,17 @@ def twin_of(basis: Basis, classifier: Classifier) -> ClassifierVersion | None:
 def leaking_states(basis: Basis, exemplars: Iterable[Exemplar]) -> NDArray[np.bool_]:
     """(S,) states of every scenario that gave an exemplar to this version or to the one it replaces (the leakage fence)."""
     origins = {e.origin_id for e in exemplars if e.origin_id}
+    names: set[str] = set()
     if basis.base:
         ids = [row["id"] for row in basis.base.exemplars]
-        origins |= set(Exemplar.objects.filter(pk__in=ids, origin__isnull=False).values_list("origin_id", flat=True))
-    if not origins:
+        rows = Exemplar.objects.filter(pk__in=ids, origin__isnull=False)
+        for origin, scenario in rows.values_list("origin_id", "origin__conversation__scenario"):
+            origins.discard(origin)
+            names.add(scenario)
+    if origins:
+        names |= set(QueryState.objects.filter(pk__in=origins).values_list("conversation__scenario", flat=True))
+    if not names:
         return np.zeros(len(basis.states), dtype=bool)
-    names = set(QueryState.objects.filter(pk__in=origins).values_list("conversation__scenario", flat=True))
     return basis.states.in_scenarios(names)
 
 

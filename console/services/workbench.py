@@ -102,11 +102,11 @@ class Ground:
         )
 
 
-def ground(inventory: Inventory, key: str) -> Ground:
-    """Raises NotFound for a policy that the inventory does not have."""
+def ground(inventory: Inventory, key: str, *, version: ClassifierVersion | None = None) -> Ground:
+    """``version`` is the active one, where it has just been made. Raises NotFound for a policy of no such key."""
     artifact = artifacts.get_artifact(inventory, key)
     artifact.inventory = inventory
-    version = fit.active_version(artifact)
+    version = version or fit.active_version(artifact)
     return Ground(
         artifact=artifact,
         inventory=inventory,
@@ -271,14 +271,22 @@ def shown_and_missed(
     labels = ground.labels
     new = _new_needs(ground)
     missed, extra = _masks(ground)
-    sides = []
+    pages, masks = [], []
     for which, (mask, sign, after) in enumerate(((missed, -1, after_missed), (extra, 1, after_extra))):
         order = _ordered(mask & new if only_new else mask, new, labels.score * -sign, ground.margins * sign, ground)
         page, following = _page(order, after, size)
         if first is not None and not after and _belongs(ground, first) == which:
             page = [first, *(pk for pk in page if pk != first)]
-        sides.append(Side(_rows(ground, page, new), int(mask.sum()), int((mask & new).sum()), following))
-    return _tally(ground, sides)
+        pages.append((page, following))
+        masks.append(mask)
+    rows = _rows(ground, [pk for page, _ in pages for pk in page], new)
+    return _tally(
+        ground,
+        [
+            Side([rows[pk] for pk in page if pk in rows], int(mask.sum()), int((mask & new).sum()), following)
+            for (page, following), mask in zip(pages, masks, strict=True)
+        ],
+    )
 
 
 def refreshed(ground: Ground, kept: Sequence[Sequence[int]], whole: set[int]) -> ShownAndMissed:
@@ -287,6 +295,7 @@ def refreshed(ground: Ground, kept: Sequence[Sequence[int]], whole: set[int]) ->
     """
     assert ground.basis is not None  # noqa: S101
     positions, new = ground.basis.states.positions, _new_needs(ground)
+    given = _rows(ground, [pk for ids in kept for pk in ids if pk in whole], new)
     sides = []
     for mask, ids in zip(_masks(ground), kept, strict=True):
         known = [pk for pk in ids if pk in positions]
@@ -301,7 +310,7 @@ def refreshed(ground: Ground, kept: Sequence[Sequence[int]], whole: set[int]) ->
             for pk in known
             if pk not in whole
         ]
-        rows = _rows(ground, [pk for pk in known if pk in whole], new)
+        rows = [given[pk] for pk in known if pk in given]
         sides.append(Side(rows, int(mask.sum()), int((mask & new).sum()), None, figures))
     return _tally(ground, sides)
 
@@ -381,14 +390,15 @@ def _read_cursor(text: str) -> Key:
         ) from None
 
 
-def _rows(ground: Ground, ids: Sequence[int], new: NDArray[np.bool_]) -> list[TurnRow]:
+def _rows(ground: Ground, ids: Sequence[int], new: NDArray[np.bool_]) -> dict[int, TurnRow]:
+    """The rows of these states by their ids; unknown ones are left out."""
     assert ground.basis is not None  # noqa: S101
     states = ground.basis.states
     known = [pk for pk in ids if pk in states.positions]
     texts = turn_texts({int(states.conversation_ids[states.positions[pk]]) for pk in known})
     examples = _examples_of(ground.artifact, known)
     pooling = table.pooling_of(ground.point)
-    rows = []
+    rows: dict[int, TurnRow] = {}
     for pk in known:
         position = states.positions[pk]
         turn = texts[pk]
@@ -401,24 +411,22 @@ def _rows(ground: Ground, ids: Sequence[int], new: NDArray[np.bool_]) -> list[Tu
         text = next((c.text for c in choices if c.value == chosen), turn.text)
         if not any(c.value == chosen for c in choices):
             chosen = str(pk)
-        rows.append(
-            TurnRow(
-                state_id=pk,
-                conversation=turn.conversation,
-                conversation_public_id=turn.conversation_public_id,
-                user_turn=turn.user_turn,
-                margin=float(ground.margins[position]),
-                score=int(ground.labels.score[position]),
-                human=int(ground.labels.human[position]),
-                needed=needed,
-                fired=bool(ground.fired[position]),
-                new=bool(new[position]),
-                example=examples.get(pk, ""),
-                choices=choices,
-                chosen=chosen,
-                text=text,
-                whole=best is None,
-            )
+        rows[pk] = TurnRow(
+            state_id=pk,
+            conversation=turn.conversation,
+            conversation_public_id=turn.conversation_public_id,
+            user_turn=turn.user_turn,
+            margin=float(ground.margins[position]),
+            score=int(ground.labels.score[position]),
+            human=int(ground.labels.human[position]),
+            needed=needed,
+            fired=bool(ground.fired[position]),
+            new=bool(new[position]),
+            example=examples.get(pk, ""),
+            choices=choices,
+            chosen=chosen,
+            text=text,
+            whole=best is None,
         )
     return rows
 

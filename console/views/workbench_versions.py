@@ -1,0 +1,131 @@
+"""Versions of a policy compared, gone back to, reproduced; and a change taken back."""
+
+from typing import Any
+
+from django.http import HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_GET, require_http_methods
+
+from console.models import Change, Inventory, Role
+from console.permissions import Request, actor_of, refused, require, wants_part
+from console.presenters import labels
+from console.services import curate, fit, workbench
+from console.services import workbench_versions as versions
+from console.services.errors import Conflict, Invalid, NotFound
+from console.services.idempotency import InFlight
+from console.services.workbench import Ground
+from console.views.workbench_changes import base_of, done_with, once, reason_of
+from console.views.workbench_strip import answer, common, listed, next_of
+from console.views.workbench_tabs import Here, context_of
+
+
+@require_GET
+@require(Role.VIEWER)
+def diff(request: Request, inventory: Inventory, key: str, a: int, b: int) -> HttpResponse:
+    ground = workbench.ground(inventory, key)
+    found = versions.version_diff(ground, a, b)
+    here = Here("versions", request.path, request.GET.copy())
+    context = context_of(request, ground, here) | {"diff": found, "impact": found.effect, **listed(found.effect)}
+    return render(request, "policies/workbench/diff.html", context)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@require(Role.PUBLISHER)
+def rollback(request: Request, inventory: Inventory, key: str, number: int) -> HttpResponse:
+    """GET: what going back to a version would change. POST: a new version with its content; a reason is required."""
+    ground = workbench.ground(inventory, key)
+    if request.method != "POST":
+        return answer(request, _rollback_context(request, ground, number))
+    try:
+        done = once(
+            request,
+            lambda: curate.rollback(
+                ground.artifact, number, by=actor_of(request), base_version=base_of(request), reason=reason_of(request)
+            ),
+        )
+    except InFlight:
+        raise
+    except Conflict as error:
+        context = _rollback_context(request, ground, number)
+        return answer(request, context | {"error": error}, status=error.status)
+    except Invalid as error:
+        if error.field != "reason":
+            raise
+        return answer(request, _rollback_context(request, ground, number) | {"error": error}, status=error.status)
+    return done_with(request, ground.artifact.key, done)
+
+
+def _rollback_context(request: Request, ground: Ground, number: int) -> dict[str, Any]:
+    effect = curate.preview_rollback(ground.artifact, number, by=actor_of(request))
+    names = [request.inventory.slug, ground.artifact.key, number]
+    found = common(
+        request, ground, effect, apply_url=reverse("policy-rollback", args=names), hidden={}, always_reason=True
+    )
+    what = _("%(what)s version %(n)s") % {"what": labels.term("rollback"), "n": number}
+    return found | {
+        "title": what,
+        "text": "",
+        "verb": what,
+        "reason": request.POST.get("reason", ""),
+        "copies": number,
+    }
+
+
+@require_GET
+@require(Role.VIEWER)
+def reproduce(request: Request, inventory: Inventory, key: str, number: int) -> HttpResponse:
+    """Refit a version from its stored examples and compare; writes nothing."""
+    if not wants_part(request):
+        return redirect(reverse("policy-versions", args=[inventory.slug, key]) + f"?reproduce={number}#v{number}")
+    ground = workbench.ground(inventory, key)
+    version = versions.get_version(ground, number)
+    context = {"found": fit.reproduce(version), "number": number, "tolerance": fit.TOLERANCE}
+    return render(request, "policies/workbench/reproduced.html", context)
+
+
+# ------------------------------------------------------------------------------------------------------------------- undo
+@require_http_methods(["GET", "HEAD", "POST"])
+@require(Role.AUTHOR)
+def undo(request: Request, inventory: Inventory, change: str) -> HttpResponse:
+    """GET: what taking a change back would change. POST: take it back, keeping what came after it."""
+    row = Change.objects.filter(inventory=inventory, public_id=change).select_related("artifact").first()
+    if row is None:
+        raise NotFound("There is no such change.", field="change")
+    if row.artifact is None:
+        raise Invalid(
+            _("This change is not one of a policy's examples."), field="change", hint=_("Change it back by hand.")
+        )
+    if row.action == "rollback" and not request.role.includes(Role.PUBLISHER):
+        return refused(request, Role.PUBLISHER)
+    ground = workbench.ground(inventory, row.artifact.key)
+    row.artifact = ground.artifact
+    if request.method != "POST":
+        return answer(request, _undo_context(request, ground, row))
+    try:
+        done = once(request, lambda: curate.undo(row, by=actor_of(request), reason=reason_of(request)))
+    except InFlight:
+        raise
+    except Conflict as error:
+        context = {
+            "error": error,
+            "artifact": ground.artifact,
+            "next": next_of(request, ground.artifact.key),
+            "part": wants_part(request),
+        }
+        template = (
+            "policies/workbench/undo_refused.html" if wants_part(request) else "policies/workbench/merge_page.html"
+        )
+        return render(request, template, context, status=error.status)
+    return done_with(request, ground.artifact.key, done)
+
+
+def _undo_context(request: Request, ground: Ground, change: Change) -> dict[str, Any]:
+    effect = curate.preview_undo(change, by=actor_of(request))
+    url = reverse("undo", args=[request.inventory.slug, change.public_id])
+    what = _("Take back: %(what)s") % {"what": labels.action(change.action).lower()}
+    exemplars = (change.after or {}).get("exemplars") or {}
+    text = next(iter(exemplars.values())).get("text", "") if len(exemplars) == 1 else ""
+    found = common(request, ground, effect, apply_url=url, hidden={})
+    return found | {"title": what, "text": text, "verb": _("Undo"), "reason_needed": False}
