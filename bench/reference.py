@@ -11,22 +11,13 @@ import os
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import argparse
-import hashlib
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from sq_core.conversation import messages_from_json, prefix, render, user_turns
-from sq_core.embedding import Encoder, centre_and_normalise, make_centre, vector_key
+from bench.sets import load, shown
 from sq_core.encoders import get_encoder
-from sq_core.evaluation.protocols import EvaluationSet, Exemplars, larger_k, mined, operating_point
-from sq_core.scoring import ViewTable
-
-CACHE = Path(__file__).resolve().parent.parent / "var" / "bench_vectors"
+from sq_core.evaluation.protocols import larger_k, mined, operating_point
 
 # P@R90 and AUPRC of an independent run on the airline set, encoder minilm (docs/benchmarks.md says more).
 REFERENCE = {
@@ -38,74 +29,13 @@ REFERENCE = {
     "mined": {
         "sq-generated": (0.188, 0.277),
         "sq-mined-paper": (0.297, 0.316),
-        "sq-mined": (0.317, 0.344),
+        "sq-mined-balanced": (0.317, 0.344),
         "sq-mined-positives-only": (0.166, 0.161),
         "sq-mixed": (0.303, 0.377),
         "cosine-signals": (0.199, 0.297),
         "cosine-signals-mined": (0.204, 0.308),
     },
 }
-
-
-def read_lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-
-
-def embed(encoder: Encoder, texts: Sequence[str], cache: Path) -> dict[str, NDArray[np.float32]]:
-    """Raw vectors by text, from the cache where the encoder's id and the text are the same."""
-    known: dict[str, NDArray[np.float32]] = {}
-    if cache.exists():
-        with np.load(cache) as stored:
-            known = dict(zip(stored["keys"].tolist(), stored["vectors"], strict=True))
-    keys = {text: vector_key(encoder.id, text) for text in dict.fromkeys(texts)}
-    missing = [text for text, key in keys.items() if key not in known]
-    if missing:
-        print(f"embedding {len(missing)} texts")
-        known.update(zip((keys[text] for text in missing), encoder.encode(missing), strict=True))
-        cache.parent.mkdir(parents=True, exist_ok=True)
-        np.savez(cache, keys=np.array(list(known)), vectors=np.stack(list(known.values())))
-    return {text: known[key] for text, key in keys.items()}
-
-
-def load(folder: Path, encoder: Encoder) -> EvaluationSet:
-    """The set as the protocols want it: states sorted by (conversation, user turn)."""
-    policies = read_lines(folder / "policies.jsonl")
-    exemplars = {row["artifact"]: row for row in read_lines(folder / "exemplars_generated.jsonl")}
-    scores = {(r["conversation"], r["user_turn"]): r["scores"] for r in read_lines(folder / "judgements.jsonl")}
-    keys = [row["id"] for row in policies]
-    states: list[tuple[int, int, str, str, str, list[int]]] = []
-    for number, row in enumerate(sorted(read_lines(folder / "conversations.jsonl"), key=lambda row: str(row["id"]))):
-        messages = messages_from_json(row["messages"])
-        for turn in range(len(user_turns(messages))):
-            seen = prefix(messages, turn)
-            judged = [int(scores[row["id"], turn][key]) for key in keys]
-            states.append((number, turn, row.get("scenario") or row["id"], render(seen), seen[-1].content, judged))
-    conversations, turns, scenarios, cumulative, messages_sent, judgements = zip(*states, strict=True)
-    made = [text for key in keys for side in ("signals", "anti_signals") for text in exemplars[key][side]]
-    texts = [row["text"] for row in policies]
-    cache = CACHE / f"{hashlib.sha256(str(encoder.id).encode()).hexdigest()[:16]}.npz"
-    raw = embed(encoder, [*texts, *made, *cumulative, *messages_sent], cache)
-    centre = make_centre(np.stack([raw[text] for text in texts]))
-
-    def rows(wanted: Sequence[str]) -> NDArray[np.float32]:
-        return centre_and_normalise(np.stack([raw[text] for text in wanted]), centre)
-
-    overflowing = sum(encoder.overflows(list(cumulative)))
-    print(f"{folder.name}: {len(states)} states, {overflowing / len(states):.0%} longer than the encoder's window")
-    places = (np.array(conversations), np.array(turns))
-    return EvaluationSet(
-        table=ViewTable(rows(cumulative), rows(messages_sent), *places, *places),
-        scores=np.array(judgements),
-        scenario=scenarios,
-        artifacts=tuple(keys),
-        text_vectors=rows(texts),
-        generated=tuple(Exemplars(rows(exemplars[k]["signals"]), rows(exemplars[k]["anti_signals"])) for k in keys),
-        turn_texts=messages_sent,
-    )
-
-
-def shown(value: float | None, digits: int = 3) -> str:
-    return "-" if value is None else f"{value:.{digits}f}"
 
 
 def print_rows(title: str, rows: Sequence[dict[str, Any]], reference: dict[str, tuple[float, float]]) -> None:

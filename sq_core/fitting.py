@@ -125,13 +125,19 @@ class _Full:
 
 
 def fit_classifier(
-    signals: ArrayLike, anti_signals: ArrayLike, C: float = 1.0, class_weight: ClassWeight = None
+    signals: ArrayLike,
+    anti_signals: ArrayLike,
+    C: float = 1.0,
+    class_weight: ClassWeight = None,
+    *,
+    exemplar_weights: ArrayLike | None = None,
 ) -> Fit:
     """Minimise ½‖w‖² + C·Σ sᵢ·log(1 + exp(−tᵢ(w·xᵢ + b))), the intercept b unpenalised (paper §2.2, Eq. 1).
 
     signals (n₊, d) and anti_signals (n₋, d): centred unit vectors, any float type; computed in float64.
     class_weight: None is the paper's unweighted recipe; "balanced" gives both sides the same total weight
     (sᵢ = n / (2·n_side), as scikit-learn does), so that one more exemplar on a side does not move the intercept.
+    exemplar_weights (n₊ + n₋,): how much each exemplar counts, 1 by default; balanced sides then have equal sums.
     The same input gives the same bytes. Raises EmptyClass when a side is empty, FitError on anything unusable.
     """
     positive, negative = _side(signals, "signal"), _side(anti_signals, "anti-signal")
@@ -142,7 +148,7 @@ def fit_classifier(
         )
     if isinstance(C, bool) or not 0 < C <= LARGEST_C:
         raise FitError(f"C is {C!r}; expected a positive number up to {LARGEST_C:g} (the default is 1.0)")
-    weights = _sample_weights(len(positive), len(negative), class_weight)
+    weights = _sample_weights(len(positive), len(negative), class_weight, exemplar_weights)
     sign = np.concatenate((np.ones(len(positive)), -np.ones(len(negative))))
     problem = _Problem(rows=np.concatenate((positive, negative)), sign=sign, cost=C * weights)
     point, stop = _minimise(problem)
@@ -172,13 +178,20 @@ def _side(vectors: ArrayLike, name: str) -> Floats:
     return rows
 
 
-def _sample_weights(positive: int, negative: int, class_weight: ClassWeight) -> Floats:
+def _sample_weights(positive: int, negative: int, class_weight: ClassWeight, given: ArrayLike | None) -> Floats:
+    own = np.ones(positive + negative) if given is None else np.array(given, dtype=np.float64)
+    if own.shape != (positive + negative,) or not np.isfinite(own).all() or not (own > 0).all():
+        raise FitError(
+            f"exemplar weights of shape {own.shape} for {positive} signals and {negative} anti-signals; expected one "
+            "positive number each"
+        )
     if class_weight is None:
-        return np.ones(positive + negative)
+        return own
     if class_weight != "balanced":
         raise FitError(f'class_weight is {class_weight!r}; expected "balanced" or None')
-    total = positive + negative
-    return np.repeat([total / (2 * positive), total / (2 * negative)], [positive, negative])
+    total, up, down = own.sum(), own[:positive].sum(), own[positive:].sum()
+    scale: Floats = own * np.repeat([total / (2 * up), total / (2 * down)], [positive, negative])
+    return scale
 
 
 def _minimise(problem: _Problem) -> tuple[_Point, StopState]:

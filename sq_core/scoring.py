@@ -123,6 +123,7 @@ PRESETS: Mapping[str, Pooling] = {
     "cumulative+latest": Pooling(last=1),
     "age-discounted": Pooling(age_discount=0.1),
     "windowed": Pooling(last=3),
+    "mean-latest": Pooling(mode="mean", last=1),
 }
 
 

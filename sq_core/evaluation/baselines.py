@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sq_core.fitting import ClassWeight, fit_classifier
-from sq_core.scoring import ViewTable
+from sq_core.scoring import Pooling, ViewTable
 
 Floats = NDArray[np.float64]
 Vectors = NDArray[np.floating]
@@ -148,3 +148,23 @@ def _dots(vectors: Vectors, rows: Vectors) -> Floats:
 
 def _never(vectors: Vectors) -> Floats:
     return np.full(len(vectors), -np.inf)
+
+
+def pooled_views(table: ViewTable, scorer: Scorer, pooling: Pooling) -> Floats:
+    """Scores (S, N) of every state under any pooling; under ``both`` the same as ``max_over_views``.
+
+    A scorer's values carry their bias, which the max and the mean pass through unchanged.
+    """
+    turns, whole = scorer(table.turns), scorer(table.cumulative)
+    low, high = table.spans(pooling)
+    pooled = np.empty_like(whole)
+    for state in range(len(table)):
+        rows = slice(int(low[state]), int(high[state]))
+        ages = (table.state_turn[state] - table.turn_index[rows]).astype(np.float64)
+        parts = turns[rows] - pooling.age_discount * ages[:, None]
+        if pooling.cumulative:
+            parts = np.concatenate((parts, whole[state : state + 1]))
+        if len(parts) == 0:
+            raise ValueError("no view left to score; keep the cumulative view, the user turns, or both")
+        pooled[state] = parts.max(axis=0) if pooling.mode == "max" else parts.mean(axis=0)
+    return pooled

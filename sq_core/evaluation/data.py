@@ -29,10 +29,14 @@ class EvaluationError(ValueError):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Exemplars:
-    """One artifact's exemplar vectors, centred unit rows: signals (n₊, d), anti_signals (n₋, d)."""
+    """One artifact's exemplar vectors: signals (n₊, d), anti_signals (n₋, d), and how much each counts (n₊ + n₋,).
+
+    Rows are centred unit vectors, or means of them; without ``weights`` all count the same.
+    """
 
     signals: NDArray[np.floating]
     anti_signals: NDArray[np.floating]
+    weights: Floats | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -6,21 +6,11 @@ pins, dependencies, modes and expiry are left out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Callable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sq_core.evaluation.baselines import (
-    TOP_K,
-    cosine_signals,
-    cosine_text,
-    logistic,
-    max_over_views,
-    own_turns,
-)
+from sq_core.evaluation.baselines import TOP_K, cosine_signals, cosine_text, logistic, max_over_views
 from sq_core.evaluation.calibration import scenario_draws
 from sq_core.evaluation.data import (
     WORLDS,
@@ -35,9 +25,19 @@ from sq_core.evaluation.data import (
     World,
 )
 from sq_core.evaluation.metrics import Sweep, precision_at_recall, topk_curve
+from sq_core.evaluation.metrics import operating_point as figures_at
+from sq_core.evaluation.recipes import (
+    RECIPES,
+    Recipe,
+    Rubric,
+    cross_fitted,
+    default_recipe,
+    recipe_exemplars,
+    recipe_scores,
+    rubric_of,
+)
 from sq_core.evaluation.rows import DRAWS, SEEDS, TARGET, Measured, coverage, figures, sides, topk_row
-from sq_core.fitting import ClassWeight
-from sq_core.mining import JudgedConversation, Mined, mine
+from sq_core.evaluation.splits import Split, assert_no_leak, split_half
 
 __all__ = [
     "DRAWS",
@@ -105,135 +105,55 @@ def _generated_scores(data: EvaluationSet) -> dict[str, Floats]:
 
 
 # ---------------------------------------------------------------------------------------------------------- mined (§5)
-@dataclass(frozen=True, slots=True, eq=False)
-class Split:
-    """One half split: the mining scenarios and, per artifact, what was mined from them by both recipes.
-
-    paper: conflicts left in, as the reference run; ours: conflicts removed. held_out (S,): the states measured on.
-    """
-
-    seed: int
-    mining_scenarios: frozenset[str]
-    held_out: Bools
-    paper: tuple[Mined, ...]
-    ours: tuple[Mined, ...]
-
-    def minable(self, minimum: int) -> Bools:
-        """Artifacts with at least ``minimum`` mined signals and an anti-signal under both recipes (N,)."""
-        pairs = zip(self.paper, self.ours, strict=True)
-        return np.array([a.enough(minimum, 1) and b.enough(minimum, 1) for a, b in pairs], dtype=bool)
-
-
-def split_half(data: EvaluationSet, seed: int) -> Split:
-    """Mine every artifact from half of the scenarios; the other half's states are held out."""
-    names = sorted(set(data.scenario))
-    shuffled = np.random.default_rng(seed).permutation(names).tolist()
-    mining = frozenset(shuffled[: len(names) // 2])
-    held_out = np.array([name not in mining for name in data.scenario], dtype=bool)
-    read = [span for span in data.conversations() if not held_out[span[0]]]
-    rows = own_turns(data.table)
-    columns = [[judged_conversation(data, span, rows, j) for span in read] for j in range(len(data.artifacts))]
-    split = Split(
-        seed=seed,
-        mining_scenarios=mining,
-        held_out=held_out,
-        paper=tuple(mine(column, remove_conflicts=False) for column in columns),
-        ours=tuple(mine(column) for column in columns),
-    )
-    assert_no_leak(data, split)
-    return split
-
-
-def assert_no_leak(data: EvaluationSet, split: Split) -> None:
-    """Raises LeakageError when an exemplar's scenario is among the held-out states."""
-    measured = {name for name, out in zip(data.scenario, split.held_out, strict=True) if out}
-    for key, *recipes in zip(data.artifacts, split.paper, split.ours, strict=True):
-        for mined in recipes:
-            leaked = sorted({e.scenario for e in (*mined.signals, *mined.anti_signals)} & measured)
-            if leaked:
-                raise LeakageError(f"{key}: exemplars of scenario {leaked[0]} would be measured on it")
-
-
-def judged_conversation(
-    data: EvaluationSet, span: tuple[int, int], rows: NDArray[np.intp], artifact: int
-) -> JudgedConversation:
-    """One conversation as one artifact sees it; ``rows`` are the states' own turns."""
-    start, end = span
-    own = rows[start:end]
-    return JudgedConversation(
-        id=str(data.table.state_conversation[start]),
-        scenario=data.scenario[start],
-        texts=tuple(data.turn_texts[row] for row in own),
-        vectors=data.table.turns[own],
-        scores=tuple(int(score) if score > 0 else None for score in data.scores[start:end, artifact]),
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Recipe:
-    """A mined method: which side comes from where, which mining, which weights."""
-
-    signals: Literal["generated", "mined", "both"]
-    anti_signals: Literal["generated", "mined", "both"]
-    conflicts_removed: bool
-    class_weight: ClassWeight
-    cosine: bool = False
-
-
-RECIPES: Mapping[str, _Recipe] = {
-    "sq-generated": _Recipe("generated", "generated", False, None),
-    "sq-mined-paper": _Recipe("mined", "mined", False, None),
-    "sq-mined": _Recipe("mined", "mined", True, "balanced"),
-    "sq-mined-positives-only": _Recipe("mined", "generated", False, None),
-    "sq-mined-negatives-only": _Recipe("generated", "mined", False, None),
-    "sq-mixed": _Recipe("both", "both", False, None),
-    "cosine-signals": _Recipe("generated", "generated", False, None, cosine=True),
-    "cosine-signals-mined": _Recipe("mined", "mined", False, None, cosine=True),
-}
-
-
 def mined(
-    data: EvaluationSet, *, labels: Labels = "as-judged", seeds: Sequence[int] = SEEDS, minimum: int = 3
+    data: EvaluationSet,
+    *,
+    labels: Labels = "as-judged",
+    seeds: Sequence[int] = SEEDS,
+    minimum: int = 3,
+    rubric: Rubric | None = None,
+    cut_offs: bool = False,
+    methods: Sequence[str] = tuple(RECIPES),
 ) -> list[Row]:
     """Generated against mined exemplars on held-out scenarios (paper §5), each method in the three worlds.
 
     ``fitted``: only artifacts with enough mined material (the paper's); ``with-generated-fallback``: all occurring, the
     others keep their generated classifier (the product's); ``unfitted-is-miss``: all occurring, the others never fire.
-    Figures are means over the splits, ``sd`` that of P@R90 over them; a world no split could fill gives None.
+    ``sq-mined`` repeats the row of our default for the ``rubric`` (by default the one the labels stand for) and names
+    it as ``recipe``. Figures are means over the splits, ``sd`` that of P@R90 over them; a world no split could fill
+    gives None. With ``cut_offs`` the fitted world also has ``mining_theta``, chosen on the mining half by cross-fitting
+    for the target recall, and what it realised on the held-out half: ``mining_recall``, ``mining_precision``,
+    ``mining_kept``.
     """
     data = data.with_labels(labels)
     splits = [split_half(data, seed) for seed in seeds]
-    collected: dict[tuple[str, World], list[Row]] = {(m, w): [] for m in RECIPES for w in WORLDS}
+    collected: dict[tuple[str, World], list[Row]] = {(m, w): [] for m in methods for w in WORLDS}
     for split in splits:
-        for method, recipe in RECIPES.items():
-            for world, row in _split_rows(data, split, recipe, minimum).items():
+        for method in methods:
+            for world, row in _split_rows(data, split, RECIPES[method], minimum, cut_offs).items():
                 collected[method, world].append(row)
-    return [_mean_row(method, world, rows) for (method, world), rows in collected.items()]
+    rows = [_mean_row(method, world, found) for (method, world), found in collected.items()]
+    ours = default_recipe(rubric or rubric_of(labels))
+    return rows + [{**row, "method": "sq-mined", "recipe": ours} for row in rows if row["method"] == ours]
 
 
-def _split_rows(data: EvaluationSet, split: Split, recipe: _Recipe, minimum: int) -> dict[World, Row]:
+def _split_rows(data: EvaluationSet, split: Split, recipe: Recipe, minimum: int, cut_offs: bool) -> dict[World, Row]:
     minable = split.minable(minimum)
-    own = np.ones(len(minable), dtype=bool) if _needs_no_mining(recipe) else minable
-    exemplars = [_exemplars(data, split, recipe, j) if own[j] else None for j in range(len(own))]
+    own = minable if recipe.needs_mining else np.ones(len(minable), dtype=bool)
+    exemplars = [recipe_exemplars(data, split, recipe, j) if own[j] else None for j in range(len(own))]
     fallback = [generated if each is None else each for each, generated in zip(exemplars, data.generated, strict=True)]
     fitted = np.array([each is not None for each in exemplars])
-    scores = _scored(data, recipe, exemplars)[split.held_out]
-    filled = _scored(data, recipe, fallback)[split.held_out]
+    scores = recipe_scores(data, recipe, exemplars)
+    filled = recipe_scores(data, recipe, fallback)[split.held_out] if not fitted.all() else scores[split.held_out]
     covered = coverage(data, fitted, split.held_out)
+    in_fitted = _held_out(data, split, scores[split.held_out], minable)
+    if cut_offs and in_fitted:
+        in_fitted |= _at_mining_cut_off(data, split, recipe, scores, minable)
     return {
-        "fitted": {**_held_out(data, split, scores, minable), "coverage": covered_by(data, split, minable)},
+        "fitted": {**in_fitted, "coverage": coverage(data, minable, split.held_out)},
         "with-generated-fallback": {**_held_out(data, split, filled), "coverage": covered},
-        "unfitted-is-miss": {**_held_out(data, split, scores), "coverage": covered},
+        "unfitted-is-miss": {**_held_out(data, split, scores[split.held_out]), "coverage": covered},
     }
-
-
-def _needs_no_mining(recipe: _Recipe) -> bool:
-    return recipe.signals == recipe.anti_signals == "generated"
-
-
-def covered_by(data: EvaluationSet, split: Split, minable: Bools) -> float:
-    """Share of the artifacts occurring in the held-out states that the fitted world contains."""
-    return coverage(data, minable, split.held_out)
 
 
 def _held_out(data: EvaluationSet, split: Split, scores: Floats, columns: Bools | None = None) -> Row:
@@ -247,28 +167,24 @@ def _held_out(data: EvaluationSet, split: Split, scores: Floats, columns: Bools 
     return figures(curve, precision_at_recall(curve, TARGET))
 
 
-def _exemplars(data: EvaluationSet, split: Split, recipe: _Recipe, artifact: int) -> Exemplars | None:
-    generated = data.generated[artifact]
-    found = (split.ours if recipe.conflicts_removed else split.paper)[artifact]
-    sides = []
-    for source, own, made in (
-        (recipe.signals, found.signals, generated.signals if generated else None),
-        (recipe.anti_signals, found.anti_signals, generated.anti_signals if generated else None),
-    ):
-        parts = [] if source == "mined" or made is None else [made]
-        if source != "generated":
-            parts += [np.stack([each.vector for each in own])] if own else []
-        if not parts:
-            return None
-        sides.append(np.concatenate(parts))
-    return Exemplars(*sides)
-
-
-def _scored(data: EvaluationSet, recipe: _Recipe, exemplars: Sequence[Exemplars | None]) -> Floats:
-    signals, anti_signals = sides(exemplars)
-    if recipe.cosine:
-        return max_over_views(data.table, cosine_signals(signals))
-    return max_over_views(data.table, logistic(signals, anti_signals, class_weight=recipe.class_weight))
+def _at_mining_cut_off(data: EvaluationSet, split: Split, recipe: Recipe, scores: Floats, columns: Bools) -> Row:
+    """θ for the target recall on cross-fitted scores of the mining half, and its figures on the held-out half."""
+    own, inside = cross_fitted(data, split.mining_scenarios, recipe, columns)
+    mining = own[inside][:, columns]
+    relevant, judged = data.relevant[inside][:, columns], data.judged[inside][:, columns]
+    # An artifact that some fold could not fit says nothing about θ.
+    usable = np.isfinite(mining).all(axis=0) & relevant.any(axis=0)
+    found = precision_at_recall(Sweep(mining[:, usable], relevant[:, usable], judged[:, usable]).curve(), TARGET)
+    if found is None:
+        return {}
+    out = split.held_out
+    at = figures_at(scores[out][:, columns], data.relevant[out][:, columns], found.theta, data.judged[out][:, columns])
+    return {
+        "mining_theta": found.theta,
+        "mining_recall": at.recall,
+        "mining_precision": at.precision,
+        "mining_kept": at.kept,
+    }
 
 
 def _mean_row(method: str, world: World, rows: Sequence[Row]) -> Row:
@@ -276,7 +192,8 @@ def _mean_row(method: str, world: World, rows: Sequence[Row]) -> Row:
         values = [row[name] for row in rows if row.get(name) is not None]
         return of(values) if values else None
 
-    names = ("precision_at_r90", "precision", "recall", "auprc", "theta", "kept", "coverage")
+    names = ["precision_at_r90", "precision", "recall", "auprc", "theta", "kept", "coverage"]
+    names += sorted({name for row in rows for name in row if name.startswith("mining_")})
     spread = mean("precision_at_r90", lambda values: float(np.std(values)))
     # A split that misses the target has no P@R90; the mean of the others would flatter the method.
     missed = any(row and row.get("precision_at_r90") is None for row in rows if "recall" in row)

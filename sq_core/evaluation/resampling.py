@@ -49,7 +49,8 @@ def cluster_sums(values: ArrayLike, groups: Sequence[Hashable]) -> tuple[Floats,
         raise ValueError(f"values of shape {rows.shape} for {len(groups)} groups; expected one value per row")
     codes = {name: i for i, name in enumerate(dict.fromkeys(groups))}
     at = np.array([codes[name] for name in groups], dtype=np.intp)
-    return np.bincount(at, weights=rows, minlength=len(codes)), np.bincount(at, minlength=len(codes)).astype(np.float64)
+    sums: Floats = np.bincount(at, weights=rows, minlength=len(codes)).astype(np.float64)
+    return sums, np.bincount(at, minlength=len(codes)).astype(np.float64)
 
 
 def clustered_difference(

@@ -10,8 +10,6 @@ from sq_core.evaluation.protocols import (
     RECIPES,
     WORLDS,
     EvaluationError,
-    EvaluationSet,
-    Exemplars,
     LeakageError,
     assert_no_leak,
     larger_k,
@@ -19,39 +17,9 @@ from sq_core.evaluation.protocols import (
     operating_point,
     split_half,
 )
-from sq_core.scoring import ViewTable
+from tests.core.toy_set import KEYS, make_set
 
-KEYS = ("cancel", "change", "bags", "rare")
 ROW = {"method", "world", "precision_at_r90", "precision", "recall", "auprc", "theta", "kept", "coverage"}
-
-
-def make_set(scenarios=16, turns=3, dimension=24, seed=0):
-    """Each conversation's turns are about one of the first three artifacts; the fourth never occurs."""
-    rng = np.random.default_rng(seed)
-    centres = np.eye(dimension)[: len(KEYS)]
-
-    def near(topic, n):
-        rows = centres[topic] + rng.normal(scale=0.15, size=(n, dimension))
-        return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
-
-    conversation = np.repeat(np.arange(scenarios), turns)
-    turn = np.tile(np.arange(turns), scenarios)
-    topics = rng.integers(0, 3, size=scenarios * turns)
-    rows = np.concatenate([near(topic, 1) for topic in topics])
-    scores = np.full((len(topics), len(KEYS)), 1)
-    scores[np.arange(len(topics)), topics] = 5
-    return EvaluationSet(
-        table=ViewTable(rows, rows, conversation, turn, conversation, turn),
-        scores=scores,
-        scenario=tuple(f"s{c:02d}" for c in conversation),
-        artifacts=KEYS,
-        text_vectors=np.concatenate([near(topic, 1) for topic in range(len(KEYS))]),
-        generated=tuple(
-            Exemplars(near(topic, 6), np.concatenate([near(other, 2) for other in range(4) if other != topic]))
-            for topic in range(len(KEYS))
-        ),
-        turn_texts=tuple(f"message {i}" for i in range(len(topics))),
-    )
 
 
 def by_method(rows, world="fitted"):
@@ -144,8 +112,9 @@ def test_a_leak_is_an_error():
 
 def test_mined_prints_every_method_in_three_worlds():
     rows = mined(make_set(), labels="running-max", seeds=range(2))
-    assert {(row["method"], row["world"]) for row in rows} == {(m, w) for m in RECIPES for w in WORLDS}
-    assert all(set(row) == ROW | {"sd"} for row in rows)
+    assert {(row["method"], row["world"]) for row in rows} == {(m, w) for m in (*RECIPES, "sq-mined") for w in WORLDS}
+    assert all(set(row) - {"recipe"} == ROW | {"sd"} for row in rows)
+    assert {row["recipe"] for row in rows if row["method"] == "sq-mined"} == {"sq-mined-transition"}
     fitted, missing = by_method(rows), by_method(rows, "unfitted-is-miss")
     for method in RECIPES:
         assert fitted[method]["coverage"] == 1.0

@@ -1,0 +1,124 @@
+"""Which recipe for exemplars from real conversations: held-out figures, choice by inner cross-validation, intervals.
+
+For every set below BENCH_DATA and both label readings: each named recipe on five half splits, θ swept on the held-out
+half (the paper's P@R90) and θ from the mining half with the recall it realised; the recipe that cross-validation on the
+mining half alone would have chosen, split by split (nested); and the paired difference to the paper's recipe with its
+scenario-clustered interval. Nothing is asserted.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import argparse
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from bench.sets import folders, load, shown
+from sq_core.encoders import get_encoder
+from sq_core.evaluation.data import Bools, EvaluationSet, Floats, Labels
+from sq_core.evaluation.metrics import Sweep, auprc, precision_at_recall
+from sq_core.evaluation.protocols import mined
+from sq_core.evaluation.recipes import RECIPES, cross_fitted, fitted_scores
+from sq_core.evaluation.resampling import Difference, paired_statistics
+from sq_core.evaluation.rows import SEEDS, TARGET
+from sq_core.evaluation.splits import split_half
+
+CANDIDATES = ("sq-mined-paper", "sq-mined-balanced", "sq-mined-transition", "sq-mined-states")
+
+
+def precision(sweep: Sweep, weights: Floats | None = None) -> float | None:
+    found = precision_at_recall(sweep.curve(weights), TARGET)
+    return None if found is None else found.precision
+
+
+def area(sweep: Sweep, weights: Floats | None = None) -> float | None:
+    return auprc(sweep.curve(weights))
+
+
+def criterion(sweep: Sweep) -> float:
+    """What the inner choice goes by: P@R90 + AUPRC, both targets of the default."""
+    return (precision(sweep) or 0.0) + (area(sweep) or 0.0)
+
+
+def swept(data: EvaluationSet, scores: Floats, states: Bools, columns: Bools) -> Sweep:
+    relevant = data.relevant[states][:, columns]
+    kept = relevant.any(axis=0) & np.isfinite(scores[states][:, columns]).all(axis=0)
+    judged = data.judged[states][:, columns][:, kept]
+    return Sweep(scores[states][:, columns][:, kept], relevant[:, kept], judged)
+
+
+def compare(data: EvaluationSet) -> None:
+    """Per split: inner and outer figures of every candidate, the nested choice, and paired differences."""
+    inner: dict[str, list[float]] = {name: [] for name in CANDIDATES}
+    chosen: list[tuple[str, float | None, float | None]] = []
+    pooled: Mapping[tuple[str, str], list[Difference]] = {}
+    differences: dict[tuple[str, str], list[Difference]] = dict(pooled)
+    for seed in SEEDS:
+        split = split_half(data, seed)
+        columns = split.minable(3)
+        outer = {}
+        for name in CANDIDATES:
+            own, inside = cross_fitted(data, split.mining_scenarios, RECIPES[name], columns)
+            inner[name].append(criterion(swept(data, own, inside, columns)))
+            outer[name] = swept(data, fitted_scores(data, split, RECIPES[name], columns), split.held_out, columns)
+        best = max(CANDIDATES, key=lambda name: inner[name][-1])
+        chosen.append((best, precision(outer[best]), area(outer[best])))
+        scenarios = [name for name, out in zip(data.scenario, split.held_out, strict=True) if out]
+        for name in CANDIDATES[1:]:
+            for what, figure in (("P@R90", precision), ("AUPRC", area)):
+                found = paired_statistics(
+                    partial(figure, outer[name]), partial(figure, outer["sq-mined-paper"]), scenarios
+                )
+                if found is not None:
+                    differences.setdefault((name, what), []).append(found)
+    print("inner criterion (P@R90 + AUPRC, cross-validated on the mining half):")
+    for name, values in inner.items():
+        print(f"  {name:22} {np.mean(values):.3f} (sd {np.std(values):.3f})")
+    print("nested choice per split:", ", ".join(name for name, _, _ in chosen))
+    print("nested figures:", ", ".join(f"{shown(p)} / {shown(a)}" for _, p, a in chosen))
+    known = [(p, a) for _, p, a in chosen if p is not None and a is not None]
+    print(f"nested mean: {np.mean([p for p, _ in known]):.3f} / {np.mean([a for _, a in known]):.3f}")
+    print("difference to sq-mined-paper, split by split with 95 % interval over its scenarios and sign-flip p:")
+    for (name, what), each in differences.items():
+        texts = [f"{d.estimate:+.3f} [{d.low:+.3f}, {d.high:+.3f}] p {shown(d.p, 2)}" for d in each]
+        print(f"  {name:22} {what:6} mean {np.mean([d.estimate for d in each]):+.3f}: {'; '.join(texts)}")
+
+
+def table(data: EvaluationSet, labels: Labels) -> None:
+    rows: list[dict[str, Any]] = mined(data, labels=labels, cut_offs=True)
+    names = ("precision_at_r90", "sd", "auprc", "kept", "mining_recall", "mining_precision", "mining_kept")
+    print(f"{'method':25} " + " ".join(f"{name.replace('precision_at_r90', 'P@R90'):>16}" for name in names))
+    for row in rows:
+        if row["world"] == "fitted":
+            print(f"{row['method']:25} " + " ".join(f"{shown(row.get(name)):>16}" for name in names))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "--labels", choices=["as-judged", "running-max"], nargs="*", default=["as-judged", "running-max"]
+    )
+    parser.add_argument("--only", help="part of a set's path")
+    arguments = parser.parse_args()
+    found = [each for each in folders() if not arguments.only or arguments.only in str(each)]
+    if not found:
+        print("recipes: skipped (BENCH_DATA names no judged set)")
+        return
+    encoder = get_encoder("minilm")
+    for folder in found:
+        data = load(folder, encoder)
+        for labels in arguments.labels:
+            print(f"\n{folder.parent.name}/{folder.name}, labels {labels}: {len(data.table)} states, "
+                  f"{len(set(data.scenario))} scenarios, {len(data.artifacts)} artifacts")  # fmt: skip
+            table(data, labels)
+            compare(data.with_labels(labels))
+
+
+if __name__ == "__main__":
+    main()
