@@ -30,7 +30,6 @@ class SignInForm(AuthenticationForm):
         super().__init__(*args, **kwargs)
         self.fields["username"].widget.attrs |= {"autocomplete": "username", "autocapitalize": "none"}
         self.fields["password"].widget.attrs |= {"autocomplete": "current-password"}
-        self.fields["username"].widget.attrs.pop("autofocus", None)  # the page is read from its start, skip link first
         self.fields["username"].label = _("User name")
 
 
