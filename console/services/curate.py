@@ -458,7 +458,7 @@ def _differences(ground: Basis, target: ClassifierVersion) -> list[tuple[Exempla
     for exemplar in Exemplar.objects.filter(artifact=ground.artifact).order_by("pk"):
         if exemplar.pk in wanted:
             state: dict[str, Any] = {"status": ExemplarStatus.PROMOTED, "polarity": wanted[exemplar.pk]}
-            if exemplar.source not in fit.GENRES[target.fit_set]:
+            if exemplar.source in fit.GENRES["mixed"] - fit.GENRES[target.fit_set]:
                 state["decided_by_person"] = True
         elif fit.in_fit(exemplar, ground.fit_set) or fit.in_fit(exemplar, target.fit_set):
             state = {"status": ExemplarStatus.RETIRED}

@@ -13,9 +13,11 @@ from console.models import (
     Inventory,
     Pin,
     Release,
+    Source,
 )
 from console.services import curate, fit, inventories, runtime, table
 from console.services.actor import Actor
+from console.services.artifacts import exemplar_digest
 from console.services.curate import Step
 from console.services.errors import Conflict, Invalid, NotFound, Unavailable
 from tests.fakes import FakeEncoder
@@ -175,6 +177,19 @@ def test_rollback_copies_the_old_content_and_retires_what_came_later(world: Worl
     )
     assert Exemplar.objects.get(artifact=world.cancel, text=MISS).status == ExemplarStatus.RETIRED
     assert fit.refit(world.inventory, by=world.by) == []  # the next refit does not revive it
+
+
+def test_a_rollback_to_what_a_person_took_into_use_keeps_it_in_later_fits(world: World) -> None:
+    suggested = Exemplar.objects.create(
+        artifact=world.cancel, polarity="signal", text=MISS, text_digest=exemplar_digest(MISS), source=Source.MINED
+    )
+    step = Step("promote", exemplar=suggested.public_id)
+    taken = curate.apply(world.cancel, [step], by=world.by, base_version=1)
+    curate.undo(taken.change, by=world.by)
+    done = curate.rollback(world.cancel, 2, by=world.by, base_version=3, reason="it was right")
+    assert done.version is not None
+    assert suggested.public_id in {row["public_id"] for row in done.version.exemplars}
+    assert fit.refit(world.inventory, by=world.by) == []  # mined, where generated ones are fitted: theirs all the same
 
 
 def test_reject_restore_retire_edit_and_move(world: World) -> None:

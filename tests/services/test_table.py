@@ -1,5 +1,7 @@
 """The score table's caches: what renews them, and how much they hold."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -30,9 +32,9 @@ def test_a_live_turn_leaves_the_table_alone_until_it_is_embedded(world: World) -
 def test_a_cache_holds_so_many_values_and_bytes_and_always_the_newest() -> None:
     cache = table.Cache(3, most=100, bytes_of=len)
     for name, size in (("a", 40), ("b", 40), ("c", 10)):
-        cache.get(name, lambda size=size: b"x" * size)
+        cache.get(name, partial(bytes, size))
     assert len(cache) == 3
-    assert cache.get("a", lambda: b"never built") == b"x" * 40  # and is the newest used now
+    assert cache.get("a", lambda: b"never built") == bytes(40)  # and is the newest used now
     cache.get("d", lambda: b"x" * 30)  # one value and 20 bytes too many: b goes
     assert len(cache) == 3
     assert cache.get("b", lambda: b"again") == b"again"
