@@ -5,9 +5,11 @@ request: a second process serves a new release from the first request after its 
 """
 
 from collections.abc import Iterable
+from datetime import datetime
 from typing import Any, Literal
 
 import numpy as np
+from django.db.models import F
 
 from console.models import (
     Artifact,
@@ -41,20 +43,23 @@ _bundles = table.Cache(16)
 
 def release_number(inventory: Inventory, release: ReleaseName) -> int:
     """The number behind ``live``, ``draft`` or a number, as committed now. Raises NotFound."""
-    newest, live = Inventory.objects.values_list("release", "live_release").get(pk=inventory.pk)
-    if release == "live":
-        return live
-    if release == "draft":
-        return newest
-    if not Release.objects.filter(inventory=inventory, number=release).exists():
+    return _release(inventory, release)[0]
+
+
+def _release(inventory: Inventory, release: ReleaseName) -> tuple[int, datetime]:
+    """Its number and when it was made: of a release that was rolled back and made again, no bundle may be served."""
+    pointer = {"live": F("inventory__live_release"), "draft": F("inventory__release")}
+    number = pointer[release] if isinstance(release, str) else release
+    found = Release.objects.filter(inventory=inventory, number=number).values_list("number", "at").first()
+    if found is None:
         raise NotFound(f"{inventory.slug} has no release {release}.", field="release")
-    return release
+    return found
 
 
 def runtime(inventory: Inventory, release: ReleaseName, *, with_exemplars: bool = False) -> core.Bundle:
     """The release as a bundle that can decide and, with exemplars, take its margins apart."""
-    number = release_number(inventory, release)
-    key = (inventory.pk, number, with_exemplars)
+    number, made = _release(inventory, release)
+    key = (inventory.pk, number, made, with_exemplars)
     return _bundles.get(key, lambda: build(inventory, number, with_exemplars=with_exemplars))
 
 
