@@ -21,6 +21,7 @@ from console.services.errors import Unavailable
 from console.services.human_labels import judge_name
 from console.services.ingest import Report
 from console.services.ingest_conversations import import_conversations
+from console.views.frame import whole
 from sq_core.readers import read_conversations
 
 MOST_BYTES = 10 * 1024 * 1024
@@ -112,14 +113,10 @@ def conversation(request: Request, inventory: Inventory, conversation: str) -> H
     """``?t=`` the user turn from 0 (default: the last), ``?p=`` a policy's key, ``?sort=margin|disagreement``,
     ``?full=`` a message's index to show whole.
     """
-    found = service.talk(inventory, conversation, user_turn=number(request.GET.get("t", "")))
+    found = service.talk(inventory, conversation, user_turn=whole(request.GET.get("t", "")))
     context = context_of(request, found)
     template = "conversations/turn.html" if wants_part(request) else "conversations/conversation.html"
     return render(request, template, context)
-
-
-def number(text: str) -> int | None:
-    return int(text) if text.isdecimal() and text.isascii() and len(text) < 8 else None
 
 
 def context_of(request: Request, found: Talk, *, policy: str = "") -> dict[str, Any]:
@@ -132,7 +129,7 @@ def context_of(request: Request, found: Talk, *, policy: str = "") -> dict[str, 
     for group in groups:
         group.folded = group.folded and chosen not in group.rows
     key = chosen.key if chosen else ""
-    full = {n for text in request.GET.getlist("full") if (n := number(text)) is not None}
+    full = {n for text in request.GET.getlist("full") if (n := whole(text)) is not None}
     turn = found.turns[found.at] if found.turns else None
     return {
         "talk": found,

@@ -138,7 +138,12 @@ def local_next(request: HttpRequest, fallback: str) -> str:
     ours = url_has_allowed_host_and_scheme(
         address, allowed_hosts={request.get_host()}, require_https=request.is_secure()
     )
-    return address if ours else fallback
+    return address if ours and address.startswith("/") else fallback  # a bare word would be read as a route's name
+
+
+def whole(text: str) -> int | None:
+    """A whole number of an address or a form; None for what is none, or longer than any number here."""
+    return int(text) if text.isdecimal() and text.isascii() and len(text) < 10 else None
 
 
 def front(request: HttpRequest) -> HttpResponse:

@@ -13,8 +13,8 @@ from console.permissions import Request, actor_of, require, wants_part
 from console.services import conversations as service
 from console.services.artifacts import get_artifact
 from console.services.human_labels import give_label
-from console.views.conversations import context_of, number
-from console.views.frame import local_next, say
+from console.views.conversations import context_of
+from console.views.frame import local_next, say, whole
 
 
 @require_POST
@@ -23,7 +23,7 @@ def label(request: Request, inventory: Inventory, conversation: str, user_turn: 
     """Store the score of the button pressed; without JavaScript back to where it was given."""
     row = service.get_conversation(inventory, conversation)
     artifact = get_artifact(inventory, key)
-    score = number(request.POST.get("score", ""))
+    score = whole(request.POST.get("score", ""))
     give_label(inventory, row, user_turn, artifact, -1 if score is None else score, by=actor_of(request))
     say(request, _("Your label: %(score)s of 5 for %(policy)s at message %(n)s.") % {
         "score": score, "policy": artifact.key, "n": user_turn + 1,

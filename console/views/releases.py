@@ -13,14 +13,13 @@ from console.permissions import Request, actor_of, require, wants_part
 from console.presenters import releases as shown
 from console.services import releases as service
 from console.services.errors import Invalid
-from console.views.frame import posted, say
+from console.views.frame import posted, say, whole
 
 
 @require_GET
 @require(Role.VIEWER)
 def releases(request: Request, inventory: Inventory) -> HttpResponse:
-    before = request.GET.get("after", "")
-    page = shown.history(inventory, before=int(before) if before.isdecimal() else None)
+    page = shown.history(inventory, before=whole(request.GET.get("after", "")))
     context: dict[str, Any] = {"page": page}
     if wants_part(request):
         return render(request, "releases/list.html#history", context)

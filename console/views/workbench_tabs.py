@@ -63,10 +63,10 @@ def here_of(request: Request, tab: str) -> Here:
 
 def elsewhere(address: str, inventory: Inventory) -> str:
     """The address, when it is a conversation's or a Why page of this inventory: a decision taken there leads back there."""
-    parts = urlsplit(address)
     try:
+        parts = urlsplit(address)
         match = resolve(parts.path)
-    except Resolver404:
+    except (ValueError, Resolver404):  # no address at all ("http://["), or none of ours
         return ""
     ours = match.url_name in {"conversation", "why"} and match.kwargs.get("inv") == inventory.slug
     return parts._replace(scheme="", netloc="").geturl() if ours else ""
@@ -74,11 +74,11 @@ def elsewhere(address: str, inventory: Inventory) -> str:
 
 def here_from(address: str, inventory: Inventory, key: str) -> Here:
     """The tab that a form came from; the first one when the address is no tab of this policy."""
-    parts = urlsplit(address)
     try:
+        parts = urlsplit(address)
         match = resolve(parts.path)
-    except Resolver404:
-        match = None
+    except (ValueError, Resolver404):
+        parts, match = urlsplit(""), None
     ours = {tab.route: name for name, tab in TABS.items()}
     if (
         match

@@ -44,7 +44,9 @@ def test_signing_in_comes_back_to_the_page_asked_for(world: make.World, client: 
     assert client.post("/sign-in/", form)["Location"] == "/i/tiny/releases/"
 
 
-@pytest.mark.parametrize("elsewhere", ["https://example.com/", "//example.com/", "javascript:alert(1)"])
+@pytest.mark.parametrize(
+    "elsewhere", ["https://example.com/", "//example.com/", "javascript:alert(1)", "nowhere", "http://["]
+)
 def test_it_never_leads_elsewhere(elsewhere: str, world: make.World, client: Client) -> None:
     form = {"username": "vera", "password": make.PASSWORD, "next": elsewhere}
     assert client.post("/sign-in/", form)["Location"] == "/"

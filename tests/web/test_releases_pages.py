@@ -64,6 +64,8 @@ def test_the_history_alone_and_page_by_page(world: make.World, signed_in: Any, m
         after = str(page.next) if page.next else None  # type: ignore[assignment]
     assert seen == list(range(world.inventory.release, 0, -1))
     assert f'href="?after={world.inventory.release - 1}"' in part
+    for unreadable in ("9" * 5_000, "²", "-1"):
+        assert client.get(LIST, {"after": unreadable}).status_code == 200
     assert "First" in client.get(LIST, {"after": "2"}, headers=HTMX).content.decode()
     assert client.get(LIST, {"after": "x"}).status_code == 200
 

@@ -201,6 +201,7 @@ def test_nobody_is_led_elsewhere(author: Client, miss: dict[str, str]) -> None:
     for elsewhere in (
         "https://example.org/",
         "//example.org",
+        "http://[",
         "/i/others/policies/x/",
         "/sign-out/",
         BASE + "exemplars/preview/",
