@@ -97,5 +97,14 @@ def load(folder: Path, encoder: Encoder) -> EvaluationSet:
     )
 
 
+def prefix_texts(folder: Path) -> tuple[str, ...]:
+    """The rendered prefix of every state, in the order of ``load``."""
+    texts = []
+    for row in sorted(read_lines(folder / "conversations.jsonl"), key=lambda row: str(row["id"])):
+        messages = messages_from_json(row["messages"])
+        texts += [render(prefix(messages, turn)) for turn in range(len(user_turns(messages)))]
+    return tuple(texts)
+
+
 def shown(value: float | None, digits: int = 3) -> str:
     return "-" if value is None else f"{value:.{digits}f}"

@@ -1,0 +1,270 @@
+"""θ in other words, per artifact and per genre, and what each choice realises (PRODUCT, A recall promise).
+
+Scores passed in are margin − offset. Every choice is measured where it was not made: cut-offs of one fold of scenarios
+come from the other folds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sq_core.evaluation.calibration import Promise, promise_theta
+from sq_core.evaluation.data import Row
+from sq_core.evaluation.metrics import HAIR, Bools, Floats, Sweep, operating_point
+from sq_core.evaluation.splits import scenario_folds
+from sq_core.offset import HALF_STEP, MIN_RELEVANT, hold_recall
+
+# An artifact with relevant turns in fewer scenarios has no promise of its own.
+FEWEST_SCENARIOS = 20
+
+
+def theta_of_probability(probability: float) -> float:
+    """θ from which relevance is more likely than this: ln(p / (1 − p))."""
+    if not 0 < probability < 1:
+        raise ValueError(f"probability is {probability!r}; expected a number above 0 and below 1")
+    return math.log(probability / (1 - probability))
+
+
+def probability_of_theta(theta: float) -> float:
+    """The relevance probability at θ: 1 / (1 + e^−θ)."""
+    small = math.exp(-abs(theta))
+    return 1 / (1 + small) if theta >= 0 else small / (1 + small)
+
+
+def theta_of_costs(false_negative: float, false_positive: float) -> float:
+    """θ at which showing and not showing cost the same: ln(cost of an extra / cost of a miss).
+
+    A miss ten times as bad as an extra gives ln(1/10) = −2.303. Exact where margins are calibrated log-odds
+    (``reliability`` says how far they are), as of the balanced prior they were fitted under.
+    """
+    for name, cost in (("false_negative", false_negative), ("false_positive", false_positive)):
+        if not (math.isfinite(cost) and cost > 0):
+            raise ValueError(f"{name} costs {cost!r}; expected a positive number")
+    return math.log(false_positive / false_negative)
+
+
+def cost_ratio_of_theta(theta: float) -> float:
+    """How many extras one miss is worth at θ: e^−θ."""
+    return math.exp(-theta)
+
+
+# -------------------------------------------------------------------------------------------------- promises per artifact
+@dataclass(frozen=True, slots=True)
+class ArtifactPromise:
+    """One artifact's promise, or, with ``pooled``, that of all artifacts whose positives are too few for their own."""
+
+    artifact: str
+    theta: float | None
+    promise: Promise
+    pooled: bool
+
+    @property
+    def note(self) -> str:
+        if not self.pooled:
+            return self.promise.note
+        return f"too few positives of its own, pooled with the others that have too few: {self.promise.note}"
+
+
+def artifact_promises(
+    scores: ArrayLike,
+    relevant: ArrayLike,
+    scenarios: Sequence[Hashable],
+    artifacts: Sequence[str],
+    *,
+    miss_rate: float = 0.10,
+    fewest: int = FEWEST_SCENARIOS,
+) -> tuple[ArtifactPromise, ...]:
+    """Conformal risk control artifact by artifact, in their order.
+
+    An artifact relevant in at least ``fewest`` scenarios gets a θ of its own; the others share one from their pairs
+    pooled, whose promise is about a scenario's pairs of all of them together, not about each. Where even these are too
+    few, θ is None.
+    """
+    table, needed = np.asarray(scores, dtype=np.float64), np.asarray(relevant, dtype=bool)
+    if table.shape != needed.shape or table.ndim != 2 or table.shape[1] != len(artifacts):
+        raise ValueError(
+            f"scores {table.shape}, relevant {needed.shape}, {len(artifacts)} artifacts; expected (S, N), N"
+        )
+    counts = [len({name for name, hit in zip(scenarios, column, strict=True) if hit}) for column in needed.T]
+    few = np.array([count < fewest for count in counts], dtype=bool)
+    shared = promise_theta(table[:, few], needed[:, few], scenarios, miss_rate) if few.any() else None
+    found = []
+    for j, key in enumerate(artifacts):
+        if few[j] and shared is not None:
+            found.append(ArtifactPromise(key, shared.theta, shared, pooled=True))
+        else:
+            own = promise_theta(table[:, [j]], needed[:, [j]], scenarios, miss_rate)
+            found.append(ArtifactPromise(key, own.theta, own, pooled=False))
+    return tuple(found)
+
+
+# ------------------------------------------------------------------------------------------------------------ reliability
+@dataclass(frozen=True, slots=True, eq=False)
+class Reliability:
+    """Do the probabilities mean what they say? Per bin (B,): mean probability, share relevant, count.
+
+    error: mean |probability − share| weighted by count; brier: mean squared error of single pairs.
+    """
+
+    probability: Floats
+    share: Floats
+    count: NDArray[np.int64]
+    error: float
+    brier: float
+
+
+def reliability(
+    scores: ArrayLike, relevant: ArrayLike, judged: ArrayLike | None = None, *, bins: int = 10
+) -> Reliability:
+    """Margins as probabilities in ``bins`` equally wide bins; empty bins are left out."""
+    table, needed = np.asarray(scores, dtype=np.float64), np.asarray(relevant, dtype=bool)
+    known = np.isfinite(table) & (np.ones_like(needed) if judged is None else np.asarray(judged, dtype=bool))
+    if not known.any():
+        raise ValueError("no judged pair with a score; nothing to compare probabilities with")
+    clipped = np.clip(table[known], -500, 500)
+    probability, hit = 1 / (1 + np.exp(-clipped)), needed[known].astype(np.float64)
+    place = np.minimum((probability * bins).astype(np.intp), bins - 1)
+    count = np.bincount(place, minlength=bins)
+    used = count > 0
+    mean = np.bincount(place, weights=probability, minlength=bins)[used] / count[used]
+    share = np.bincount(place, weights=hit, minlength=bins)[used] / count[used]
+    error = float(np.average(np.abs(mean - share), weights=count[used]))
+    return Reliability(mean, share, count[used], error, float(np.mean((probability - hit) ** 2)))
+
+
+# ----------------------------------------------------------------------------------------------------------- side by side
+def side_by_side(
+    scores: ArrayLike,
+    relevant: ArrayLike,
+    scenarios: Sequence[str],
+    genres: Sequence[str],
+    *,
+    judged: ArrayLike | None = None,
+    target: float = 0.90,
+    folds: int = 5,
+    seed: int = 0,
+) -> list[Row]:
+    """One θ, one θ per genre (genres: one per artifact) and one offset per artifact, cross-fitted by scenario.
+
+    Rows ``one-theta``, ``theta-per-genre``, ``offsets``: macro recall, precision and kept of the pooled held-out folds.
+    Offsets keep the target recall of an artifact with at least ``MIN_RELEVANT`` relevant turns in the other folds; the
+    others stay at θ.
+    """
+    table, needed = np.asarray(scores, dtype=np.float64), np.asarray(relevant, dtype=bool)
+    known = np.ones_like(needed) if judged is None else np.asarray(judged, dtype=bool)
+    needed = needed & known
+    names = np.array(list(scenarios), dtype=object)
+    if table.shape != (len(names), len(genres)):
+        raise ValueError(f"scores {table.shape} for {len(names)} scenarios and {len(genres)} genres; expected (S, N)")
+    cuts = {name: np.full(table.shape, np.nan) for name in ("one-theta", "theta-per-genre", "offsets")}
+    for part in scenario_folds(scenarios, folds, seed):
+        inside = np.array([name in part for name in names], dtype=bool)
+        rows = table[~inside], needed[~inside], known[~inside]
+        theta = lowest_theta(*rows, target)
+        cuts["one-theta"][inside] = theta
+        cuts["theta-per-genre"][inside] = _per_genre(*rows, genres, target, theta)
+        cuts["offsets"][inside] = _offsets(*rows, target, theta)
+    found = []
+    for name, cut in cuts.items():
+        # One table of distances to the cut-off: at 0 everything above its own cut-off fires.
+        at = operating_point(np.where(np.isfinite(table), table - cut, -np.inf), needed, 0.0, known)
+        row: Row = {"method": name, "world": "fitted", "recall": at.recall, "precision": at.precision, "kept": at.kept}
+        found.append(row | {"target": target, "artifacts": int(at.occurring.sum())})
+    return found
+
+
+def lowest_theta(scores: Floats, relevant: Bools, judged: Bools, target: float) -> float:
+    """The largest θ with macro recall ≥ target, the lowest of all where none reaches it."""
+    curve = Sweep(scores, relevant, judged).curve()
+    reached = np.flatnonzero(curve.recall >= target - HAIR)
+    return float(curve.theta[reached[0] if reached.size else -1])
+
+
+def _per_genre(
+    scores: Floats, relevant: Bools, judged: Bools, genres: Sequence[str], target: float, theta: float
+) -> Floats:
+    cut = np.full(scores.shape[1], theta)
+    for genre in dict.fromkeys(genres):
+        columns = np.array([each == genre for each in genres], dtype=bool)
+        if relevant[:, columns].any():
+            cut[columns] = lowest_theta(scores[:, columns], relevant[:, columns], judged[:, columns], target)
+    return cut
+
+
+def _offsets(scores: Floats, relevant: Bools, judged: Bools, target: float, theta: float) -> Floats:
+    cut = np.full(scores.shape[1], theta)
+    for j in range(scores.shape[1]):
+        own = scores[relevant[:, j] & judged[:, j] & np.isfinite(scores[:, j]), j]
+        if own.size >= MIN_RELEVANT:
+            cut[j] = theta + hold_recall(own, theta, target)
+    return cut
+
+
+@dataclass(frozen=True, slots=True)
+class RealisedRecall:
+    """θ chosen on one half of the scenarios, recall measured on the other, over ``splits`` halvings.
+
+    tolerance: two standard errors of the mean over splits. The promise holds when mean ≥ target − tolerance.
+    """
+
+    target: float
+    mean: float
+    low: float
+    tolerance: float
+    splits: int
+
+    @property
+    def holds(self) -> bool:
+        return self.mean >= self.target - self.tolerance
+
+
+def realised_recall(
+    scores: ArrayLike,
+    relevant: ArrayLike,
+    scenarios: Sequence[str],
+    *,
+    target: float = 0.90,
+    splits: int = 20,
+    miss_rate: float | None = None,
+    seed: int = 0,
+) -> RealisedRecall:
+    """Macro recall at calibrated θ; with ``miss_rate`` the recall per scenario at the conformal θ instead.
+
+    Scores must not come from classifiers that saw these states. Splits whose chosen half says too little are skipped.
+    """
+    table, needed = np.asarray(scores, dtype=np.float64), np.asarray(relevant, dtype=bool)
+    names, unique = np.array(list(scenarios), dtype=object), sorted(set(scenarios))
+    known = np.ones_like(needed)
+    recalls = []
+    for split in range(splits):
+        half = set(np.random.default_rng((seed, split)).permutation(unique)[: len(unique) // 2].tolist())
+        inside = np.array([name in half for name in names], dtype=bool)
+        if not needed[inside].any() or not needed[~inside].any():
+            continue
+        if miss_rate is None:
+            theta = lowest_theta(table[inside], needed[inside], known[inside], target)
+            recalls.append(operating_point(table[~inside], needed[~inside], theta).recall)
+            continue
+        promise = promise_theta(table[inside], needed[inside], names[inside].tolist(), miss_rate)
+        if promise.theta is not None:
+            recalls.append(_recall_per_scenario(table[~inside], needed[~inside], names[~inside], promise.theta))
+    if not recalls:
+        raise ValueError("no split had relevant turns on both sides and enough of them; judge more conversations")
+    spread = float(np.std(recalls) / math.sqrt(len(recalls)))
+    goal = target if miss_rate is None else 1 - miss_rate
+    return RealisedRecall(goal, float(np.mean(recalls)), float(np.min(recalls)), 2 * spread + HALF_STEP, len(recalls))
+
+
+def _recall_per_scenario(scores: Floats, relevant: Bools, names: NDArray[np.object_], theta: float) -> float:
+    shares = []
+    for name in dict.fromkeys(names.tolist()):
+        rows = names == name
+        pairs = relevant[rows]
+        if pairs.any():
+            shares.append(float(np.mean(scores[rows][pairs] > theta)))
+    return float(np.mean(shares))
