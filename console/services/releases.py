@@ -20,7 +20,7 @@ from console.models import (
 from console.services import audit, curate, fit, impact, table
 from console.services.actor import Actor
 from console.services.errors import Invalid, NotFound
-from console.services.inventories import current_point, new_point
+from console.services.inventories import current_point, new_point, point_record
 from console.services.revision import Revision, revision
 from sq_core.scoring import cut_off
 
@@ -70,12 +70,13 @@ class ReleaseDiff:
     texts: list[str] = field(default_factory=list)
     pins: list[tuple[str, str]] = field(default_factory=list)
     theta: tuple[float, float] | None = None
+    point: list[tuple[str, str]] = field(default_factory=list)  # pooling, expiry, target_recall: "before → after"
     changes: list[Change] = field(default_factory=list)
     flips: list[tuple[str, int, int]] = field(default_factory=list)  # artifact, started, stopped
 
     @property
     def empty(self) -> bool:
-        return not (self.versions or self.settings or self.texts or self.pins or self.theta)
+        return not (self.versions or self.settings or self.texts or self.pins or self.theta or self.point)
 
 
 def diff(inventory: Inventory, a: int, b: int) -> ReleaseDiff:
@@ -99,6 +100,12 @@ def diff(inventory: Inventory, a: int, b: int) -> ReleaseDiff:
     points = [OperatingPoint.objects.at(n).get(inventory=inventory) for n in (a, b)]
     if points[0].theta != points[1].theta:
         result.theta = (points[0].theta, points[1].theta)
+    was, now = (point_record(point) for point in points)
+    result.point = [
+        (name, f"{was[name]} → {now[name]}")
+        for name in ("pooling", "expiry", "target_recall")
+        if was[name] != now[name]
+    ]
     _setting_differences(result, inventory)
     _flips(result, inventory, old, new, points)
     return result
@@ -116,6 +123,13 @@ def _setting_differences(result: ReleaseDiff, inventory: Inventory) -> None:
         rows = ArtifactSetting.objects.at(number).filter(artifact__inventory=inventory).select_related("artifact")
         return {row.artifact.key: (row.status, row.mode, row.fit_set) for row in rows}
 
+    def links(number: int) -> dict[str, list[str]]:
+        rows = Dependency.objects.at(number).filter(artifact__inventory=inventory).order_by("kind", "target__key")
+        found: dict[str, list[str]] = {}
+        for key, kind, target in rows.values_list("artifact__key", "kind", "target__key"):
+            found.setdefault(key, []).append(f"{kind} {target}")
+        return found
+
     def texts(number: int) -> dict[str, int]:
         rows = ArtifactText.objects.at(number).filter(artifact__inventory=inventory).select_related("artifact")
         return {row.artifact.key: row.pk for row in rows}
@@ -128,6 +142,11 @@ def _setting_differences(result: ReleaseDiff, inventory: Inventory) -> None:
     for key in sorted(set(old) | set(new)):
         if old.get(key) != new.get(key):
             was, now = (" · ".join(x) if x else "absent" for x in (old.get(key), new.get(key)))
+            result.settings.append((key, f"{was} → {now}"))
+    old_links, new_links = links(result.a), links(result.b)
+    for key in sorted(set(old_links) | set(new_links)):
+        if old_links.get(key) != new_links.get(key):
+            was, now = (", ".join(found.get(key, [])) or "brings nothing along" for found in (old_links, new_links))
             result.settings.append((key, f"{was} → {now}"))
     old_texts, new_texts = texts(result.a), texts(result.b)
     result.texts = [k for k in sorted(new_texts) if k in old_texts and old_texts[k] != new_texts[k]]
@@ -148,9 +167,10 @@ def _flips(
     states = table.state_table(inventory, points[1].centre)  # type: ignore[arg-type]
     if not len(states):
         return
+    same = (points[0].theta, points[0].pooling) == (points[1].theta, points[1].pooling)
     for pk, after in new.items():
         before = old.get(pk)
-        if before is None or (before == after and points[0].theta == points[1].theta):
+        if before is None or (before == after and same):
             continue
         fired = [
             table.margins_of(table.classifier_of(v), states, table.pooling_of(p)) > cut_off(p.theta, v.offset)

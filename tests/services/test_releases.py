@@ -87,6 +87,23 @@ def test_the_difference_names_versions_settings_pins_theta_and_flips(world: Worl
     assert releases.diff(world.inventory, then, then).empty
 
 
+def test_the_difference_names_pooling_expiry_and_dependencies(world: World) -> None:
+    world.inventory.refresh_from_db()
+    then = world.inventory.release
+    artifacts.set_dependencies(world.cancel, by=world.by, requires=["refund-status"], entails=[])
+    linked = releases.diff(world.inventory, then, then + 1)
+    assert linked.settings == [("cancel-order", "brings nothing along → requires refund-status")]
+    assert not linked.empty
+    inventories.update_inventory(
+        world.inventory, by=world.by, pooling="cumulative", expiry={"others": 3, "turns": None}
+    )
+    found = releases.diff(world.inventory, then + 1, then + 2)
+    assert [name for name, _ in found.point] == ["pooling", "expiry"]
+    assert not found.empty
+    assert found.theta is None
+    assert any(stopped for _, _, stopped in found.flips)  # turns that only a message of its own had selected
+
+
 def test_as_of_finds_the_release_of_a_time(world: World) -> None:
     add(world, "stop the order", 1)
     rows = list(Release.objects.filter(inventory=world.inventory).order_by("number"))
