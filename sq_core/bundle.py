@@ -222,12 +222,14 @@ class Bundle:
             raise BundleError(f"artifact {artifact} has no classifier yet; it is selected as unfitted")
         if chosen.exemplars is None:
             raise BundleError(f"artifact {artifact}: no exemplars here; export the bundle with exemplars to explain it")
-        vectors = self._vectors(source, encoder, turn_cache)
+        point = self._point(theta)
+        earlier = turn is not None or point.expiry.on  # else the last prefix is enough, as in `discover`
+        vectors = self._vectors(source, encoder, turn_cache, every_prefix=earlier)
         last = -1 if vectors is None else len(vectors.turns) - 1
         at = last if turn is None else turn
         if vectors is None or not vectors.first <= at <= last:
             raise BundleError(f"user turn {turn}: this conversation has {last + 1} user turns, counted from 0")
-        found = self._decider.outcomes(self._decider.replay(vectors, self._point(theta)), at - vectors.first)
+        found = self._decider.outcomes(self._decider.replay(vectors, point), at - vectors.first)
         outcome = next(o for o in found if o.artifact == artifact)
         views = vectors.views(at)
         taken = margin(chosen.classifier, views, self.operating_point.pooling)
@@ -340,9 +342,11 @@ class Bundle:
             return np.concatenate([self._centred(vectors[row : row + 1]) for row in range(len(vectors))])
 
     def _vectors(
-        self, source: Source, encoder: Encoder | None, cache: VectorCache | None
+        self, source: Source, encoder: Encoder | None, cache: VectorCache | None, *, every_prefix: bool = True
     ) -> ConversationVectors | None:
-        """The vectors of `source` at every user turn, None when it has none."""
+        """The vectors of `source` at every user turn (of messages, without `every_prefix`, at the last one), None when
+        it has none.
+        """
         if isinstance(source, ConversationVectors):
             return source if len(source.turns) else None
         views = [item for item in source if isinstance(item, Views)]
@@ -351,7 +355,7 @@ class Bundle:
         read = as_messages(source)  # type: ignore[arg-type]
         if not any(is_user_turn(message) for message in read):
             return None
-        return self._embed(read, self._checked(encoder), cache, every_prefix=True)
+        return self._embed(read, self._checked(encoder), cache, every_prefix=every_prefix)
 
 
 def select_all(bundle: Bundle, error: str) -> Discovery:

@@ -460,6 +460,15 @@ def test_explain_splits_the_margin_over_the_exemplars() -> None:
     assert earlier.margin.views[0].kind is ViewKind.CUMULATIVE
 
 
+def test_explaining_the_last_turn_encodes_no_earlier_prefix_unless_expiry_reads_it() -> None:
+    fitted, talk = artifact("on-x", (1.0, -0.5, 0.0), exemplars=EXPLAINED.exemplars), said("x", "y", "x y")
+    for point, prefixes in ((OperatingPoint(), 1), (OperatingPoint(expiry=Expiry(turns=9)), 3)):
+        encoder = ToyEncoder()
+        told = bundle(fitted, point=point).explain(talk, "on-x", encoder=encoder)
+        assert sum(":" in text for text in encoder.encoded) == prefixes
+        assert told.outcome == bundle(fitted, point=point).outcomes(talk)[-1][0]
+
+
 @pytest.mark.parametrize(
     "pooling", [Pooling(mode="mean", age_discount=0.2), Pooling(age_discount=0.2, cumulative=False)]
 )
