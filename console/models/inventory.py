@@ -132,7 +132,7 @@ class Change(models.Model):
         max_length=40
     )  # promote, reject, restore, pin, unpin, edit, move, retire, rollback, undo, ...
     object_type = models.CharField(max_length=40)
-    object_id = models.CharField(max_length=64)
+    object_id = models.CharField(max_length=200)  # a key, or "key/12" for a version of it
     before = models.JSONField(null=True)
     after = models.JSONField(null=True)
     actor = models.CharField(max_length=150, blank=True)

@@ -155,11 +155,7 @@ def _measured(
         return {pk: Measured(pins=len(mine)) for pk, mine in pins.items()}
     states = table.state_table(inventory, point.centre)
     labels = table.all_labels(inventory, states)
-    scenarios = dict(
-        Exemplar.objects.filter(artifact__inventory=inventory, origin__isnull=False).values_list(
-            "pk", "origin__conversation__scenario"
-        )
-    )
+    scenarios = fit.origin_scenarios(inventory)
     pooling, result = table.pooling_of(point), {}
     for artifact in artifacts:
         version, mine = versions.get(artifact.pk), pins.get(artifact.pk, [])

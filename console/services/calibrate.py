@@ -1,5 +1,6 @@
 """Calibrate: choose θ on the inventory's judged turns, in a release of its own, with what may be said about it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -7,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from console.models import ArtifactSetting, ClassifierVersion, Inventory, Mode, OperatingPoint, Status
-from console.services import table
+from console.services import fit, table
 from console.services.actor import Actor
 from console.services.errors import Conflict, Invalid
 from console.services.inventories import current_point, new_point
@@ -47,6 +48,7 @@ class _Judged:
 
 def calibrate(inventory: Inventory, *, by: Actor, target: float | None = None, reason: str = "") -> OperatingPoint:
     """The largest θ whose macro recall on the judged states reaches the target, with the newest versions and offsets.
+    A state of a scenario that gave a version an exemplar does not count for that artifact.
 
     A new operating point in a new release; the present one when nothing differs. Its calibration record holds n, split,
     judge, the promise for new scenarios and, where the scenarios suffice, cross-fitted figures. Raises Invalid before
@@ -93,16 +95,35 @@ def _judged(inventory: Inventory, point: OperatingPoint) -> _Judged:
         raise Invalid("No judgement says that a turn needs a fitted artifact.", hint="Import judgements, then refit.")
     classifiers = [table.classifier_of(versions[pk]) for pk in chosen]
     pooling = table.pooling_of(point)
-    judged = np.stack([labels[pk].judged for pk in chosen], axis=1)
+    leaking = _leaking(inventory, states, [versions[pk] for pk in chosen])
+    known = np.stack([labels[pk].judged for pk in chosen], axis=1)
+    judged = known & ~leaking
+    relevant = np.stack([labels[pk].relevant for pk in chosen], axis=1) & judged
+    if not relevant.any():
+        raise Invalid(
+            "Every turn that needs a fitted artifact is of a scenario that gave it an example.",
+            hint="Judge other conversations, then calibrate.",
+        )
     rows = judged.any(axis=1)
     return _Judged(
         margins=np.stack([table.margins_of(c, states, pooling) for c in classifiers], axis=1)[rows],
         offsets=np.array([c.offset for c in classifiers]),
-        relevant=np.stack([labels[pk].relevant for pk in chosen], axis=1)[rows],
+        relevant=relevant[rows],
         judged=judged[rows],
         scenarios=tuple(states.scenarios[code] for code in states.scenario[rows]),
-        left_out={"unfitted": len(auto) - len(chosen), "always_or_off": settings.exclude(mode=Mode.AUTO).count()},
+        left_out={
+            "unfitted": len(auto) - len(chosen),
+            "always_or_off": settings.exclude(mode=Mode.AUTO).count(),
+            "leaking_pairs": int((known & leaking).sum()),
+        },
     )
+
+
+def _leaking(inventory: Inventory, states: table.StateTable, versions: Sequence[ClassifierVersion]) -> Bools:
+    """(S, N) the pairs behind the leakage fence: states of a scenario that gave the version one of its exemplars."""
+    scenario_of = fit.origin_scenarios(inventory)
+    used = [{scenario_of[row["id"]] for row in version.exemplars if row["id"] in scenario_of} for version in versions]
+    return np.stack([states.in_scenarios(names) for names in used], axis=1)
 
 
 def _lowered(theta: float, data: _Judged, recall: float) -> float:

@@ -204,6 +204,12 @@ def twin_of(basis: Basis, classifier: Classifier) -> ClassifierVersion | None:
     )
 
 
+def origin_scenarios(inventory: Inventory) -> dict[int, str]:
+    """Per exemplar (row id) that a conversation gave, its scenario: the fence of many versions at once."""
+    rows = Exemplar.objects.filter(artifact__inventory=inventory, origin__isnull=False)
+    return dict(rows.values_list("pk", "origin__conversation__scenario"))
+
+
 def leaking_states(basis: Basis, exemplars: Iterable[Exemplar]) -> NDArray[np.bool_]:
     """(S,) states of every scenario that gave an exemplar to this version or to the one it replaces (the leakage fence)."""
     origins = {e.origin_id for e in exemplars if e.origin_id}
@@ -341,12 +347,12 @@ def active_artifacts(inventory: Inventory) -> list[Artifact]:
 
 
 def ensure_centre(inventory: Inventory, *, by: Actor) -> None:
-    """Fix centre 1 over all active artifacts now present, and draw the background sample once conversations are embedded.
+    """Fix centre 1 over all active artifacts now present, and draw the background sample once there are query states.
 
     Embeds the texts first; does nothing where both exist. Raises Invalid without artifacts.
     """
     point = current_point(inventory)
-    needs_background = not point.background and inventory.conversations.exists()
+    needs_background = not point.background and QueryState.objects.filter(conversation__inventory=inventory).exists()
     if point.centre is not None and not needs_background:
         return
     artifacts = active_artifacts(inventory)

@@ -8,6 +8,7 @@ from console.models import (
     AuditEvent,
     Change,
     ClassifierVersion,
+    Conversation,
     Exemplar,
     ExemplarStatus,
     Inventory,
@@ -358,6 +359,23 @@ def test_a_first_example_is_allowed_without_a_version(world: World) -> None:
     assert two.version is not None
     assert two.version.number == 1
     assert two.version.offset == 0
+
+
+def test_a_log_without_customers_and_the_longest_key_make_one_release_per_decision(world: World) -> None:
+    from tests import make
+
+    key = "k" * 64
+    policy = make.artifact(
+        world.others, key, text="Gifts are wrapped.", signals=["wrap it as a gift"], anti_signals=["hello"]
+    )
+    Conversation.objects.create(inventory=world.others, external_id="greeting", scenario="greeting")
+    fit.refit(world.others, by=world.by)
+    first = Change.objects.filter(artifact=policy, action="refit").latest("pk")
+    before = Inventory.objects.get(pk=world.others.pk).release
+    done = curate.apply(policy, [Step("add", text="wrap this", polarity="signal")], by=world.by, base_version=1)
+    assert done.change.release.number == before + 1  # no second "first fit" for want of turns to draw from
+    for change in (first, done.change, curate.rollback(policy, 1, by=world.by, base_version=2, reason="x").change):
+        Change._meta.get_field("object_id").clean(change.object_id, change)  # PostgreSQL keeps to the column's length
 
 
 def test_dependencies_that_bring_others_along_are_named(world: World) -> None:

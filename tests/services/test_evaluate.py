@@ -7,12 +7,13 @@ import pytest
 
 from console.models import ArtifactSetting, Change, ClassifierVersion, Exemplar, Inventory, OperatingPoint, Release
 from console.services import calibrate as service
-from console.services import embed, evaluate, fit, score, table
+from console.services import curate, embed, evaluate, fit, score, table
 from console.services.actor import SYSTEM, Actor
 from console.services.artifacts import archive_artifact, edit_artifact
 from console.services.calibrate import calibrate
 from console.services.errors import Conflict, Invalid
 from console.services.inventories import current_point, update_inventory
+from console.services.plan import Step
 from sq_core.scoring import cut_off
 from tests import make
 from tests.make import World
@@ -221,7 +222,31 @@ def test_always_off_and_unfitted_artifacts_are_outside(world: World) -> None:
     record = calibrate(world.inventory, by=ANA).calibration
     assert record is not None
     assert record["artifacts"] == 2
-    assert record["left_out"] == {"unfitted": 1, "always_or_off": 1}
+    assert record["left_out"] == {"unfitted": 1, "always_or_off": 1, "leaking_pairs": 0}
+
+
+def test_a_scenario_that_gave_an_example_does_not_count_for_its_artifact(world: World) -> None:
+    step = Step("add", state=world.state("talk-5", 0).pk, polarity="signal")
+    curate.apply(world.cancel, [step], by=world.by, base_version=1)
+    record = calibrate(world.inventory, by=ANA).calibration
+    assert record is not None
+    assert record["left_out"]["leaking_pairs"] == 2  # both turns of talk-5, for this one artifact
+    assert (record["relevant_pairs"], record["states"]) == (6, 12)  # the others are still judged there
+
+
+def test_calibration_says_so_where_nothing_is_left_behind_the_fence(world: World) -> None:
+    edit_artifact(world.refund, by=ANA, mode="always")
+    edit_artifact(world.change, by=ANA, mode="always")
+    needed = [
+        (talk, turn)
+        for talk, turns in make.TALKS.items()
+        for turn, (_, keys) in enumerate(turns)
+        if "cancel-order" in keys
+    ]
+    steps = [Step("add", state=world.state(*place).pk, polarity="signal") for place in needed]
+    curate.apply(world.cancel, steps, by=world.by, base_version=1, reason="all of them")
+    with pytest.raises(Invalid, match="gave it an example"):
+        calibrate(world.inventory, by=ANA)
 
 
 def test_a_release_made_meanwhile_is_a_conflict(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
