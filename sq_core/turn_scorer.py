@@ -44,7 +44,8 @@ class TurnScorer:
         self.cutoffs = np.broadcast_to(np.asarray(cutoffs, dtype=np.float64), (n,)).copy()
         norms = np.sqrt(np.einsum("nd,nd->n", self.weights, self.weights, dtype=np.float64))
         self.bound = d * _UNIT * norms * longest * 1.01 + 10.0**-MARGIN_DIGITS
-        self._places = np.arange(n, dtype=np.intp)
+        self.below, self.above = self.cutoffs - self.bound, self.cutoffs + self.bound
+        self.columns = self.weights.T
 
     def __call__(self, vectors: Float32s) -> TurnScores:
         """Margins at one state, its views (v, d) in the order of preference: the first of equals wins."""
@@ -53,20 +54,20 @@ class TurnScorer:
             raise ScoringError(f"views have shape {views.shape}; expected (v, {self.weights.shape[1]}), v ≥ 1")
         dots = self.weights @ views.T
         view = dots.argmax(axis=1)
-        return self._decided(dots[self._places, view].astype(np.float64), view, views)
-
-    def _decided(self, best: NDArray[np.float64], view: NDArray[np.intp], views: Float32s) -> TurnScores:
-        margins = best + self.biases
-        above = margins - self.cutoffs
-        fired = above > 0
-        # ≤ is false for NaN: the negation sends NaN to the exact path, which refuses it.
-        near = ~(np.abs(above) > self.bound)
-        if near.any():
-            rows = np.flatnonzero(near)
-            dots = dot_table(self.weights[rows], views)
-            exact = round_margin(dots.max(axis=1) + self.biases[rows])
-            margins[rows], view[rows], fired[rows] = exact, dots.argmax(axis=1), exact > self.cutoffs[rows]
+        margins = dots.max(axis=1) + self.biases
+        fired = margins > self.above
+        rows = self.unsure(margins, fired)
+        if rows is not None:
+            exact = dot_table(self.weights[rows], views)
+            margins[rows] = round_margin(exact.max(axis=1) + self.biases[rows])
+            view[rows], fired[rows] = exact.argmax(axis=1), margins[rows] > self.cutoffs[rows]
         return TurnScores(margins, view, fired)
+
+    def unsure(self, margins: NDArray[np.float64], fired: NDArray[np.bool_]) -> NDArray[np.intp] | None:
+        """Rows whose decision the rounding could have changed, NaN among them; None when there are none."""
+        # A comparison with NaN is false: such a row is neither surely above nor surely below.
+        sure = np.count_nonzero(fired) + np.count_nonzero(margins < self.below)
+        return None if sure == len(margins) else np.flatnonzero(~(fired | (margins < self.below)))
 
 
 class RunningScores:
@@ -77,28 +78,25 @@ class RunningScores:
 
     def __init__(self, scorer: TurnScorer) -> None:
         self._scorer = scorer
-        n = len(scorer.weights)
+        n, d = scorer.weights.shape
         self._best = np.full(n, -np.inf, dtype=np.float32)
         self._turn = np.zeros(n, dtype=np.intp)
+        self._newest = np.empty((2, d), dtype=np.float32)
         self._views: list[Float32s] = []
 
     def add(self, user_turn: Float32s, cumulative: Float32s) -> TurnScores:
         """The answer after one more user turn; both views are (d,) float32."""
-        scorer = self._scorer
-        dots = scorer.weights @ np.stack((user_turn, cumulative), axis=1)
-        newest = dots[:, 0]
-        won = newest >= self._best  # of equal turns the latest
-        self._turn[won] = len(self._views)
+        scorer, both = self._scorer, self._newest
+        both[0], both[1] = user_turn, cumulative
+        newest, whole = both @ scorer.columns
+        np.copyto(self._turn, len(self._views), where=newest >= self._best)  # of equal turns the latest
         np.maximum(self._best, newest, out=self._best)
         self._views.append(user_turn)
-        whole = dots[:, 1]
         view = np.where(whole > self._best, -1, self._turn)
-        margins = np.maximum(self._best, whole).astype(np.float64) + scorer.biases
-        above = margins - scorer.cutoffs
-        fired = above > 0
-        near = ~(np.abs(above) > scorer.bound)
-        if near.any():
-            rows = np.flatnonzero(near)
+        margins = np.maximum(self._best, whole) + scorer.biases
+        fired = margins > scorer.above
+        rows = scorer.unsure(margins, fired)
+        if rows is not None:
             exact = dot_table(scorer.weights[rows], np.stack([*self._views[::-1], cumulative]))
             winner = exact.argmax(axis=1)
             margins[rows] = round_margin(exact.max(axis=1) + scorer.biases[rows])
