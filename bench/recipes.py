@@ -84,9 +84,12 @@ def compare(data: EvaluationSet) -> None:
     print("nested figures:", ", ".join(f"{shown(p)} / {shown(a)}" for _, p, a in chosen))
     known = [(p, a) for _, p, a in chosen if p is not None and a is not None]
     print(f"nested mean: {np.mean([p for p, _ in known]):.3f} / {np.mean([a for _, a in known]):.3f}")
-    print("difference to sq-mined-paper, split by split with 95 % interval over its scenarios and sign-flip p:")
+    print("difference to sq-mined-paper, split by split with 95 % interval over its scenarios (AUPRC: sign-flip p):")
     for (name, what), each in differences.items():
-        texts = [f"{d.estimate:+.3f} [{d.low:+.3f}, {d.high:+.3f}] p {shown(d.p, 2)}" for d in each]
+        texts = [
+            f"{d.estimate:+.3f} [{d.low:+.3f}, {d.high:+.3f}] " + (f" p {shown(d.p, 2)}" if what == "AUPRC" else "")
+            for d in each
+        ]
         print(f"  {name:22} {what:6} mean {np.mean([d.estimate for d in each]):+.3f}: {'; '.join(texts)}")
 
 

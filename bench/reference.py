@@ -15,8 +15,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.sets import load, shown
+from bench.sets import folders, load, shown
 from sq_core.encoders import get_encoder
+from sq_core.evaluation.data import Labels
 from sq_core.evaluation.protocols import larger_k, mined, operating_point
 
 # P@R90 and AUPRC of an independent run on the airline set, encoder minilm (docs/benchmarks.md says more).
@@ -56,12 +57,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--labels", choices=["as-judged", "running-max"], default="as-judged")
     labels = parser.parse_args().labels
-    folder = os.environ.get("BENCH_DATA")
-    if not folder:
-        print("reference tables: skipped (BENCH_DATA is not set)")
-        return
-    data = load(Path(folder), get_encoder("minilm"))
-    reference = REFERENCE if Path(folder).name == "airline" and labels == "as-judged" else {}
+    sets = [each for each in folders() if (each / "exemplars_generated.jsonl").exists()]
+    if not sets:
+        print("reference tables: skipped (BENCH_DATA names no judged set with generated exemplars)")
+    for folder in sets:
+        print_tables(folder, labels)
+
+
+def print_tables(folder: Path, labels: Labels) -> None:
+    data = load(folder, get_encoder("minilm"))
+    reference = REFERENCE if folder.name == "airline" and labels == "as-judged" else {}
     print_rows("operating-point", operating_point(data, labels=labels), reference.get("operating-point", {}))
     print_rows("larger K, printed apart", larger_k(data, labels=labels), {})
     print_rows("mined, mean of five half splits", mined(data, labels=labels), reference.get("mined", {}))

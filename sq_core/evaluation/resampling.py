@@ -99,8 +99,9 @@ def paired_statistics(
     """Difference of two figures that are no means over rows (P@R90, AUPRC), over resampled scenarios.
 
     The interval resamples scenarios, each figure computed again in every draw (θ with it). p flips the signs of the
-    scenarios' jackknife contributions, n·(all − all without the scenario), so that no scenario counts twice. None when
-    either figure is missing on the whole set.
+    scenarios' jackknife contributions, n·all − (n − 1)·(all without the scenario), so that no scenario counts twice; for
+    P@R90, which jumps from one θ to another, read the interval, not p. None when either figure is missing on the whole
+    set.
     """
     codes = {name: i for i, name in enumerate(sorted(set(scenarios), key=str))}
     group = np.array([codes[name] for name in scenarios], dtype=np.intp)

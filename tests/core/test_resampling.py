@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sq_core.evaluation.resampling import (
-    clustered_difference,
     cluster_sums,
+    clustered_difference,
     holm,
     paired_statistics,
     sign_flip,

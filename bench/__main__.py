@@ -1,0 +1,18 @@
+"""All benchmarks one after the other: `python -m bench`, with judged sets from BENCH_DATA."""
+
+from __future__ import annotations
+
+import sys
+
+from bench import fit, promote, recipes, reference, scoring, stress, tables
+
+
+def main() -> None:
+    sys.argv = sys.argv[:1]
+    for module in (fit, scoring, promote, reference, recipes, stress, tables):
+        print(f"\n##### {module.__name__}", flush=True)
+        module.main()
+
+
+if __name__ == "__main__":
+    main()
