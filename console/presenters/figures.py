@@ -93,13 +93,17 @@ def map_figure(points: Sequence[Point], *, cutoff: float, preview: float | None,
         lines.append(_line(round(preview - cutoff, 6), "dash"))
     figure = go.Figure(data=traces, layout=_layout(go, shapes=lines, height=460))
     figure.update_layout(
-        xaxis={"title": {"text": _x_title(technical)}, "zeroline": False},
-        yaxis={"title": {"text": _("What else tells the examples apart")}, "showticklabels": False, "zeroline": False},
+        xaxis={"title": _title(_x_title(technical)), "zeroline": False},
+        yaxis={"title": _title(_("What else tells the examples apart")), "showticklabels": False, "zeroline": False},
         dragmode="pan",
         legend={"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "itemsizing": "constant"},
         margin={"l": 32, "r": 8, "t": 56, "b": 48},
     )
     return as_json(figure)
+
+
+def _title(text: str) -> dict[str, Any]:
+    return {"text": text, "font": {"size": 13}}
 
 
 def _x_title(technical: bool) -> str:
@@ -156,7 +160,12 @@ def strip_figure(found: Strip, *, cutoff: float, preview: float | None, technica
                 x=[round(v, 6) for v in values],
                 y=[level + _spread(n) for n in range(len(values))],
                 hovertemplate="%{x:+.2f}<extra></extra>",
-                marker={"symbol": STRIP_SYMBOLS[group], "size": 9, "opacity": 0.8, "line": {"width": 1}},
+                marker={
+                    "symbol": STRIP_SYMBOLS[group],
+                    "size": 7 if group == "irrelevant" else 9,
+                    "opacity": 0.7,
+                    "line": {"width": 1},
+                },
                 showlegend=False,
             )
         )
@@ -165,7 +174,7 @@ def strip_figure(found: Strip, *, cutoff: float, preview: float | None, technica
         lines.append(_line(round(preview, 6), "dash"))
     figure = go.Figure(data=traces, layout=_layout(go, shapes=lines, height=220))
     figure.update_layout(
-        xaxis={"title": {"text": labels.term("margin", technical=technical)}, "zeroline": False},
+        xaxis={"title": _title(labels.term("margin", technical=technical)), "zeroline": False},
         yaxis={
             "tickvals": [level for level, _name in ticks],
             "ticktext": [name for _level, name in ticks],

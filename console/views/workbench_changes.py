@@ -187,7 +187,7 @@ def _ids(text: str) -> list[int]:
 
 def _conflict(request: Request, ground: Ground, asked: Asked, error: Conflict) -> HttpResponse:
     """The merge card: who made the newer version and with what, and the same decision looked at again on it."""
-    now = fit.active_version(ground.artifact)
+    now = fit.active_version(ground.artifact) if error.current_version else None  # else it is not about versions
     change = (
         now
         and Change.objects.filter(artifact=ground.artifact, release__number=now.from_release).order_by("-id").first()

@@ -156,7 +156,7 @@ def title(asked: Asked, artifact: Artifact, *, technical: bool) -> tuple[str, st
         words = labels.term(asked.fit_set, technical=technical)
         return _("%(what)s: %(value)s") % {
             "what": labels.term("fit_set", technical=technical),
-            "value": words.lower(),
+            "value": words if words[1:2].isupper() else words.lower(),
         }, ""
     kinds = {(step.action, step.polarity if step.action in {"add", "promote"} else None) for step in asked.steps}
     if len(kinds) > 1:

@@ -19,7 +19,7 @@ from console.models import (
     Pin,
     Role,
 )
-from console.services import curate, impact, inventories
+from console.services import artifacts, curate, impact, inventories
 from console.services.actor import SYSTEM
 from console.services.plan import Step
 from tests import make
@@ -257,6 +257,27 @@ def test_on_a_version_that_moved_on_the_merge_card_offers_to_look_again(
     assert "on version 2" in again.content.decode()
     assert author.post(APPLY, form(again), headers=HTMX).status_code == 200
     assert newest() == 3
+
+
+def test_an_archived_policy_is_not_decided_on(world: make.World, author: Client, miss: dict[str, str]) -> None:
+    fields = form(preview(author, miss))
+    artifacts.archive_artifact(world.cancel, by=world.by)
+    answer = author.post(APPLY, fields, headers=HTMX)
+    assert answer.status_code == 409
+    assert "cancel-order is archived. Restore it first." in answer.content.decode()
+
+
+def test_first_examples_make_the_first_version(world: make.World, author: Client) -> None:
+    make.artifact(world.inventory, "fresh")
+    base = "/i/tiny/policies/fresh/"
+    for side, text, version in (("show", "one that needs it", None), ("dont_show", "one that does not", 1)):
+        data = {"do": "add", "side": side, "texts": text, "next": base + "exemplars/", "slot": "strip-add"}
+        strip = author.post(base + "exemplars/preview/", data, headers=HTMX)
+        assert ("no version yet" in strip.content.decode()) is (version is None)
+        answer = author.post(base + "exemplars/apply/", form(strip), headers=HTMX)  # type: ignore[arg-type]
+        assert answer.status_code == 200
+        found = ClassifierVersion.objects.filter(artifact__key="fresh").values_list("number", flat=True).first()
+        assert found == version
 
 
 def test_a_missing_reason_is_asked_for_under_its_field(
