@@ -14,7 +14,6 @@ from ninja import NinjaAPI
 from ninja.errors import HttpError, ValidationError
 
 from console.api import idempotency
-from console.api.auth import Forbidden, Unauthenticated
 from console.api.rendering import dotted, render
 from console.services.errors import Conflict, Invalid, Malformed, NotFound, ServiceError, Unavailable
 
@@ -71,10 +70,8 @@ def as_service_error(error: Exception) -> ServiceError:
             return error
         case ValidationError():
             return _invalid(error)
-        case HttpError():
-            if isinstance(error.__cause__, ServiceError):  # the parser's own refusal, wrapped by ninja
-                return error.__cause__
-            return _of_status(error.status_code, error.message)
+        case HttpError() if isinstance(error.__cause__, ServiceError):
+            return error.__cause__  # the parser's own refusal, wrapped by ninja
         case Http404():
             return NotFound("There is nothing at this address.", hint="The calls are listed at /api/v1/docs.")
         case RequestDataTooBig():
@@ -85,14 +82,6 @@ def as_service_error(error: Exception) -> ServiceError:
             return Busy("The database is busy or away.", hint="Nothing was written. Try again in a moment.")
         case _:
             return Broken("Something went wrong on our side.", hint="Report it with the request id.")
-
-
-def _of_status(status: int, message: str) -> ServiceError:
-    kinds: dict[int, type[ServiceError]] = {
-        400: Malformed, 401: Unauthenticated, 403: Forbidden, 404: NotFound, 409: Conflict, 413: TooLarge, 422: Invalid,
-        503: Unavailable,
-    }  # fmt: skip
-    return kinds.get(status, Broken)(message)
 
 
 def _invalid(error: ValidationError) -> Invalid:

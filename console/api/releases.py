@@ -17,6 +17,7 @@ from console.services.errors import NotFound
 
 router = Family("releases")
 N = Annotated[int, Path(ge=1, le=LARGEST)]
+NO_REASON, AS_IT_IS = Because(), Revert()  # a call without a body
 
 
 def _one(row: Release, inventory: Inventory) -> dict[str, Any]:
@@ -66,7 +67,7 @@ def diff_releases(request: ApiRequest, inv: Inv, a: N, b: N) -> Any:
 
 @router.route("POST", "/releases/{int:n}/go_live", "go_live", Role.PUBLISHER, LiveAnswer)
 @idempotent
-def go_live(request: ApiRequest, inv: Inv, n: N, body: Because) -> Any:
+def go_live(request: ApiRequest, inv: Inv, n: N, body: Because = NO_REASON) -> Any:
     """Agents get release n from the next request on. An older one than what is live takes a reason."""
     activation = releases.go_live(request.inventory, n, by=request.caller.actor, reason=body.reason)
     return _live(request.inventory, activation.at)
@@ -95,7 +96,7 @@ def list_changes(request: ApiRequest, inv: Inv, after: After = None, limit: Limi
 
 @router.route("POST", "/changes/{change}/revert", "revert_change", Role.AUTHOR, AppliedAnswer, also={409, 503})
 @idempotent
-def revert(request: ApiRequest, inv: Inv, change: PublicId, body: Revert) -> Any:
+def revert(request: ApiRequest, inv: Inv, change: PublicId, body: Revert = AS_IT_IS) -> Any:
     """Take one change back and keep what came after it: a new version, refitted without it. Reverting a rollback takes a
     publisher."""
     found = Change.objects.filter(inventory=request.inventory, public_id=change).select_related("artifact").first()

@@ -44,13 +44,12 @@ def read_json(data: bytes) -> tuple[Any, int]:
 
     Raises Malformed (400) for what is no JSON, Invalid (422) with the field for a number that is not finite or bounded.
     """
+    counter = _Cleaner()
     try:
-        value = json.loads(data, parse_int=_int)
+        return counter.clean(json.loads(data, parse_int=_int)), counter.replaced
     except (ValueError, RecursionError) as error:
         what = "nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise Malformed(f"The body is not JSON: {what}.", hint="Send one JSON object, encoded as UTF-8.") from error
-    counter = _Cleaner()
-    return counter.clean(value), counter.replaced
 
 
 def _int(text: str) -> int | float:

@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import IntegrityError
 from django.utils import timezone
 
 from console.models import Change, ClassifierVersion, Exemplar, IdempotencyRecord, Release, Role
@@ -244,7 +245,9 @@ def test_after_review_agents_wait_for_go_live(publisher: Api) -> None:
     assert publisher("POST", "/discover", {**said, "release": 6}).json["fired"] == live["fired"], (
         "releases stay as they were"
     )
-    assert publisher("POST", "/releases/7/go_live", {}).status == 422
+    assert publisher("POST", "/releases/7/go_live").error["field"] == "release", (
+        "it is live already; a body may be left out"
+    )
     assert publisher("POST", "/releases/6/go_live", {}).error["field"] == "reason"
     assert publisher("POST", "/releases/99/go_live", {}).status == 404
     rows = publisher("GET", "/releases?limit=2").json["items"]
@@ -328,6 +331,15 @@ def test_unusable_keys(author: Api, key: str) -> None:
     with pytest.raises(Invalid):
         idempotency.claim(caller="token:x", key=key, path="/", body=b"")
     assert author("POST", f"{PATH}/exemplars", NEW, Idempotency_Key=key).status == 422
+
+
+def test_a_key_given_back_in_between_is_asked_for_again(world: make.World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def taken(**_: Any) -> None:
+        raise IntegrityError
+
+    monkeypatch.setattr(IdempotencyRecord.objects, "create", taken)
+    with pytest.raises(idempotency.InFlight, match="just ending"):
+        idempotency.claim(caller="token:x", key="k", path="/", body=b"")
 
 
 def test_a_long_path_is_kept_by_its_digest(world: make.World) -> None:

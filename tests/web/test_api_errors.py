@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 from django.db import OperationalError
+from django.http import UnreadablePostError
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from console.api import errors
 from console.models import Artifact, AuditEvent, Release, Role
 from console.services import score
 from tests import make
@@ -46,6 +48,7 @@ def has_the_shape(reply: Reply) -> bool:
         (b"{not json", 400, None),
         (b"\xff\xfe\xff", 400, None),
         (b"[" * 50_000, 400, None),
+        (b'{"messages": ' + b"[" * 700 + b"]" * 700 + b"}", 400, None),
         (b"", 422, None),
         (b"null", 422, None),
         (b"[]", 422, None),
@@ -188,6 +191,11 @@ def test_a_busy_database_says_when_to_come_back(admin: Api, monkeypatch: pytest.
     reply = admin("POST", "/discover", {"messages": SAID})
     assert (reply.status, reply.headers["Retry-After"]) == (503, "1")
     assert has_the_shape(reply)
+
+
+def test_a_body_that_ends_early_is_the_sender_s_matter() -> None:
+    known = errors.as_service_error(UnreadablePostError("cut"))
+    assert (known.status, known.code) == (400, "malformed")
 
 
 def test_a_given_request_id_comes_back(admin: Api) -> None:

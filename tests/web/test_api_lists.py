@@ -90,6 +90,7 @@ def test_a_cursor_of_text_is_checked_too(admin: Api) -> None:
         ("/artifacts?kind=skill", []),
         ("/artifacts?mode=auto&limit=1", ["cancel-order"]),
         ("/artifacts?status=archived", []),
+        ("/artifacts?status=all&q=order", ["cancel-order", "change-order"]),
         ("/conversations?q=green", ["talk-4"]),
         ("/conversations?q=talk-3", ["talk-3"]),
         ("/conversations?channel=phone", []),
