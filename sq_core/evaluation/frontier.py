@@ -30,8 +30,8 @@ def frontier(
 ) -> list[Row]:
     """One row per method and recall: the best macro precision that reaches it, and what that removes.
 
-    S&Q rows also carry ``lead`` over the better cosine with its scenario-clustered ``lead_interval`` and sign-flip
-    ``lead_p``; ``lead_note`` says "no better than cosine yet" where the interval spans 0. ``removed`` = 1 − kept;
+    S&Q rows also carry ``lead`` over the better cosine with its scenario-clustered ``lead_interval``;
+    ``lead_note`` says "no better than cosine yet" where the interval spans 0. ``removed`` = 1 − kept;
     ``artifacts_at_target`` counts the occurring artifacts whose own recall is ≥ .90 there. ``scores`` (by method; names
     beginning with ``cosine`` are baselines) replaces the generated exemplars' methods.
     """
@@ -95,6 +95,7 @@ def _lead(data: EvaluationSet, sweep: Sweep, cosines: Sequence[Sweep], recall: f
         partial(precision_of, recall, sweep), partial(_best, recall, cosines), data.scenario, draws=draws
     )
     if found is None:
-        return {"lead": None, "lead_interval": None, "lead_p": None, "lead_note": "recall not reached"}
-    note = "no better than cosine yet: mine negatives" if found.low <= 0 else found.note
-    return {"lead": found.estimate, "lead_interval": [found.low, found.high], "lead_p": found.p, "lead_note": note}
+        return {"lead": None, "lead_interval": None, "lead_note": "recall not reached"}
+    # No p: precision at a recall jumps from one θ to another, which the sign-flip test on jackknife parts cannot bear.
+    note = "no better than cosine yet: mine negatives" if found.low <= 0 else f"over {found.clusters} scenarios"
+    return {"lead": found.estimate, "lead_interval": [found.low, found.high], "lead_note": note}

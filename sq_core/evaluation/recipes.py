@@ -76,7 +76,8 @@ def recipe_exemplars(data: EvaluationSet, split: Split, recipe: Recipe, artifact
     """One artifact's exemplars under a recipe; None when a side has no material."""
     generated = data.generated[artifact]
     mined = _mined_rows(split, recipe, artifact)
-    rows, weights = [], []
+    rows: list[NDArray[np.floating]] = []
+    weights: list[Floats] = []
     for source, (own, counts), made in (
         (recipe.signals, mined[0], generated.signals if generated else None),
         (recipe.anti_signals, mined[1], generated.anti_signals if generated else None),
@@ -89,10 +90,10 @@ def recipe_exemplars(data: EvaluationSet, split: Split, recipe: Recipe, artifact
         if source != "generated" and len(own):
             parts.append(own)
             share.append(counts)
-        if not parts:
+        if not parts and not (recipe.cosine and rows):  # a cosine has no use for anti-signals
             return None
-        rows.append(np.concatenate(parts))
-        weights.append(np.concatenate(share))
+        rows.append(np.concatenate(parts) if parts else rows[0][:0])
+        weights.append(np.concatenate(share) if share else np.empty(0))
     return Exemplars(rows[0], rows[1], np.concatenate(weights))
 
 

@@ -171,3 +171,12 @@ def test_states_stand_behind_the_fence_too():
     leaky = dataclasses.replace(split, paper=none, ours=none, wide=none, held_out=~split.held_out)
     with pytest.raises(LeakageError):
         assert_no_leak(data, leaky)
+
+
+def test_a_cosine_needs_no_anti_signals():
+    data = make_set()
+    alone = tuple(dataclasses.replace(each, anti_signals=each.anti_signals[:0]) for each in data.generated)
+    rows = mined(dataclasses.replace(data, generated=alone), seeds=[0], methods=["cosine-signals", "sq-generated"])
+    area = {row["method"]: row["auprc"] for row in rows if row["world"] == "fitted"}
+    assert area["cosine-signals"] > 0
+    assert area["sq-generated"] == 0
