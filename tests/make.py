@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from django.db import connection
+
 from console.models import Artifact, Conversation, Exemplar, Inventory, Polarity, QueryState, Role, User
 from console.services import accounts, artifacts, embed, fit, inventories, runtime, score, table
 from console.services.actor import SYSTEM, Actor, person
@@ -17,6 +19,7 @@ from console.services.ingest_conversations import import_conversations
 from console.services.ingest_judgements import import_judgements
 from sq_core import conversation as log
 from sq_core.readers import JudgementRow
+from tests import snapshot
 
 JUDGE = "tiny-judge"
 PASSWORD = "a long enough one"
@@ -182,11 +185,29 @@ def judge(inv: Inventory, external_id: str, user_turn: int, scores: Mapping[str,
 
 
 def world() -> World:
+    """The world; built through the services once per process and encoder, from then on its rows are put back as they were."""
+    if Inventory.objects.exists() or User.objects.exists():  # its row numbers may be taken
+        _build_world()
+        return _find_world()
+    key = (connection.settings_dict["NAME"], embed.named_encoder("minilm").id)
+    if key in _worlds:
+        snapshot.put_back(_worlds[key])
+    else:
+        _build_world()
+        _worlds[key] = snapshot.take()
+    return _find_world()
+
+
+_worlds: dict[tuple[str, str], list[snapshot.Table]] = {}
+_PEOPLE = {"vera": Role.VIEWER, "rob": Role.REVIEWER, "ada": Role.AUTHOR, "paul": Role.PUBLISHER, "anna": Role.ADMIN}
+
+
+def _build_world() -> None:
     inv = inventory("tiny", name="Tiny shop")
-    made = {
-        key: artifact(inv, key, text=TEXTS[key], signals=SIGNALS[key], anti_signals=ANTI_SIGNALS[key]) for key in TEXTS
-    }
-    talks = {name: conversation(inv, name, [text for text, _ in turns]) for name, turns in TALKS.items()}
+    for key, text in TEXTS.items():
+        artifact(inv, key, text=text, signals=SIGNALS[key], anti_signals=ANTI_SIGNALS[key])
+    for name, turns in TALKS.items():
+        conversation(inv, name, [text for text, _ in turns])
     rows = [
         JudgementRow(name, turn, JUDGE, {key: 5 if key in relevant else 1 for key in TEXTS})
         for name, turns in TALKS.items()
@@ -195,29 +216,29 @@ def world() -> World:
     import_judgements(inv, rows, by=SYSTEM)
     embed.embed_states(inv)
     fit.refit(inv, by=SYSTEM)
-    inv.refresh_from_db()
-    others = inventory("others", name="Somebody else's")
-    people = {
-        Role.VIEWER: user("vera", Role.VIEWER, inv),
-        Role.REVIEWER: user("rob", Role.REVIEWER, inv),
-        Role.AUTHOR: user("ada", Role.AUTHOR, inv),
-        Role.PUBLISHER: user("paul", Role.PUBLISHER, inv),
-        Role.ADMIN: user("anna", Role.ADMIN, inv),
-    }
+    for name, role in _PEOPLE.items():
+        user(name, role, inv)
+    user("sam", Role.ADMIN, inventory("others", name="Somebody else's"))
+
+
+def _find_world() -> World:
+    inv = Inventory.objects.get(slug="tiny")
+    policies = {row.key: row for row in Artifact.objects.filter(inventory=inv).select_related("inventory")}
+    people = {row.username: row for row in User.objects.all()}
     return World(
         inventory=inv,
-        cancel=made["cancel-order"],
-        change=made["change-order"],
-        refund=made["refund-status"],
-        talks=talks,
-        viewer=people[Role.VIEWER],
-        reviewer=people[Role.REVIEWER],
-        author=people[Role.AUTHOR],
-        publisher=people[Role.PUBLISHER],
-        admin=people[Role.ADMIN],
-        stranger=user("sam", Role.ADMIN, others),
-        others=others,
-        by_role={str(role): somebody for role, somebody in people.items()},
+        cancel=policies["cancel-order"],
+        change=policies["change-order"],
+        refund=policies["refund-status"],
+        talks={row.external_id: row for row in Conversation.objects.filter(inventory=inv).select_related("inventory")},
+        viewer=people["vera"],
+        reviewer=people["rob"],
+        author=people["ada"],
+        publisher=people["paul"],
+        admin=people["anna"],
+        stranger=people["sam"],
+        others=Inventory.objects.get(slug="others"),
+        by_role={str(role): people[name] for name, role in _PEOPLE.items()},
     )
 
 

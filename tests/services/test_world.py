@@ -1,9 +1,12 @@
 """The tiny world is what its docstring says: tests that lean on it lean on this."""
 
+from django.core.management import call_command
+
 from console.models import ClassifierVersion, Judgement, QueryState, Role, StateView
 from console.services import score
 from console.services.actor import SYSTEM
 from console.services.fit import active_version, refit
+from tests import make, snapshot
 from tests.make import SIGNALS, TALKS, TEXTS, World
 
 
@@ -32,3 +35,14 @@ def test_the_people_stand_on_their_rung_of_the_ladder_and_the_stranger_outside(w
     assert rungs == {str(role): str(role) for role in Role}
     assert not world.stranger.memberships.filter(inventory=world.inventory).exists()
     assert active_version(world.cancel).number == 1  # type: ignore[union-attr]
+
+
+def test_a_world_put_back_is_the_one_that_was_built(transactional_db: None) -> None:
+    built = make.world()
+    first = {table.name: sorted(map(str, table.rows)) for table in snapshot.take()}
+    call_command("flush", interactive=False, verbosity=0)
+    again = make.world()
+    assert {table.name: sorted(map(str, table.rows)) for table in snapshot.take()} == first
+    assert again.cancel.pk == built.cancel.pk
+    fresh = make.inventory("third")  # numbers go on after those that were put back
+    assert fresh.pk > max(again.inventory.pk, again.others.pk)
