@@ -199,9 +199,10 @@ def _preview(artifact: Artifact, make: PlanMaker, by: Actor) -> Impact:
     return _assessed(plan, ground, _drafted(plan, ground, known), known, offer=True)
 
 
-def _check_base(artifact: Artifact, base_version: int | None) -> ClassifierVersion | None:
-    """The active version, if it is the one the caller looked at. Raises Conflict."""
-    active = fit.active_version(artifact)
+def _check_base(artifact: Artifact, base_version: int | None, *, whole: bool = True) -> ClassifierVersion | None:
+    """The active version (or only its number and maker), if it is the one the caller looked at. Raises Conflict."""
+    rows = ClassifierVersion.objects.current().filter(artifact=artifact)
+    active = fit.active_version(artifact) if whole else rows.only("number", "actor").first()
     current = active.number if active else None
     if current != base_version:
         raise Conflict(
@@ -224,7 +225,7 @@ def _apply(
     action: str,
     reverts: Change | None = None,
 ) -> Applied:
-    _check_base(artifact, base_version)  # before the steps are looked at: on a moved base they mean something else
+    _check_base(artifact, base_version, whole=False)  # before the steps are looked at: elsewhere they mean something else
     early = make(artifact, by)
     if _both_sides(_rows(early)):
         fit.ensure_centre(artifact.inventory, by=by)

@@ -1,20 +1,20 @@
 """What a set of curation steps does to one artifact's exemplars and pins, worked out in memory: nothing here writes."""
 
-import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from django.db.models import OuterRef, Subquery
 from django.utils import timezone
 
 from console.models import Artifact, Exemplar, ExemplarStatus, Message, Pin, Polarity, QueryState, Source, ViewKind
 from console.models.base import new_public_id
 from console.services.actor import Actor
+from console.services.artifacts import checked_exemplar, exemplar_digest
 from console.services.embed import to_message
 from console.services.errors import Conflict, Invalid, NotFound
-from sq_core.conversation import clean_text, render
+from sq_core.conversation import render
 
-MAX_TEXT = 200_000
 SNAPSHOT = ("polarity", "status", "kept", "decided_by_person")
 
 
@@ -59,6 +59,7 @@ class Plan:
     new_pins: list[PinDraft] = field(default_factory=list)
     dropped_pins: list[Pin] = field(default_factory=list)
     cured: list[int] = field(default_factory=list)
+    turns: dict[int, tuple[QueryState, str]] = field(default_factory=dict)  # the states that steps name, with their message
     forces_version: bool = False  # a pin makes a version even when the weights stay the same
 
     def touch(self, exemplar: Exemplar) -> None:
@@ -74,21 +75,6 @@ class Plan:
 
 def snapshot(exemplar: Exemplar) -> dict[str, Any]:
     return {"text": exemplar.text[:300]} | {name: getattr(exemplar, name) for name in SNAPSHOT}
-
-
-def text_digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def usable_text(text: str | None) -> str:
-    """The text cleaned and stripped. Raises Invalid when nothing is left or it is too long."""
-    clean, _ = clean_text(text or "")
-    clean = clean.strip()
-    if not clean:
-        raise Invalid("The example is empty.", field="text", hint="Write the message as a customer would.")
-    if len(clean) > MAX_TEXT:
-        raise Invalid(f"The example has {len(clean)} characters; at most {MAX_TEXT} are taken.", field="text")
-    return clean
 
 
 def side(value: str | None) -> str:
@@ -108,6 +94,7 @@ def make_plan(artifact: Artifact, steps: Sequence[Step], by: Actor) -> Plan:
         by=by,
         exemplars={e.public_id: e for e in Exemplar.objects.filter(artifact=artifact)},
         fit_set=artifact.settings.get(to_release__isnull=True).fit_set,
+        turns=_turns(artifact, {step.state for step in steps if step.state is not None}),
     )
     for step in steps:
         action = ACTIONS.get(step.action)
@@ -127,11 +114,12 @@ def _decide(plan: Plan, exemplar: Exemplar, status: str) -> None:
 
 
 def _add(plan: Plan, step: Step) -> None:
-    state = _state(plan, step.state) if step.state is not None else None
-    own = (_chat(state) if step.whole else _message(state)) if state else ""
-    text = usable_text(own if step.text is None else step.text)
+    state, own = _turn(plan, step.state) if step.state is not None else (None, "")
+    if state and step.whole:
+        own = _chat(state)
+    text = checked_exemplar(own if step.text is None else step.text.strip())  # a stored message is kept whole
     polarity = side(step.polarity)
-    digest = text_digest(text)
+    digest = exemplar_digest(text)
     known = next((e for e in plan.exemplars.values() if e.text_digest == digest), None)
     if known is None:
         known = Exemplar(
@@ -151,7 +139,8 @@ def _add(plan: Plan, step: Step) -> None:
         raise Invalid(f"This text is already a {where} example of {plan.artifact.key}.", field="text", hint=hint)
     _decide(plan, known, ExemplarStatus.PROMOTED)
     known.polarity = polarity
-    known.origin = known.origin or state
+    if known.origin_id is None:
+        known.origin = state
     if state and polarity == Polarity.SIGNAL:
         plan.cured.append(state.pk)
 
@@ -209,14 +198,14 @@ def _move(plan: Plan, step: Step) -> None:
 def _edit(plan: Plan, step: Step) -> None:
     """A new exemplar in the old one's place; the old one is retired."""
     old = plan.find(step.exemplar)
-    text = usable_text(step.text)
-    if text_digest(text) == old.text_digest:
+    text = checked_exemplar((step.text or "").strip())
+    if exemplar_digest(text) == old.text_digest:
         raise Invalid("The text is the same as before.", field="text", hint="Change it, or cancel.")
     if old.status not in {ExemplarStatus.PROMOTED, ExemplarStatus.CANDIDATE}:
         raise Invalid("Only an example in use or a suggested one can be edited.", field="exemplar")
     _decide(plan, old, ExemplarStatus.RETIRED)
     _add(plan, Step(action="add", text=text, polarity=old.polarity, source=Source.WRITTEN))
-    new = next(e for e in plan.exemplars.values() if e.text_digest == text_digest(text))
+    new = next(e for e in plan.exemplars.values() if e.text_digest == exemplar_digest(text))
     new.replaces = old
 
 
@@ -239,8 +228,8 @@ def _pin(plan: Plan, step: Step) -> None:
     if step.bound is not None and not 0 < step.bound <= 1:
         raise Invalid("A pin's bound is a cosine above 0 and at most 1.", field="bound")
     if step.exemplar is None:
-        state = _state(plan, step.state)
-        plan.new_pins.append(PinDraft(exemplar=None, state=state, text=_message(state), bound=step.bound))
+        state, message = _turn(plan, step.state)
+        plan.new_pins.append(PinDraft(exemplar=None, state=state, text=message, bound=step.bound))
         return
     exemplar = plan.find(step.exemplar)
     if exemplar.polarity == Polarity.SIGNAL:
@@ -272,21 +261,23 @@ def _unpin(plan: Plan, step: Step) -> None:
     plan.dropped_pins.extend(found)
 
 
-def _state(plan: Plan, pk: int | None) -> QueryState:
-    state = (
-        QueryState.objects.filter(pk__in=[pk], conversation__inventory=plan.artifact.inventory_id)
+def _turns(artifact: Artifact, ids: set[int]) -> dict[int, tuple[QueryState, str]]:
+    """The query states of these ids with their newest messages, in one question however many there are."""
+    if not ids:
+        return {}
+    newest = Message.objects.filter(conversation=OuterRef("conversation"), index=OuterRef("message_index"))
+    rows = (
+        QueryState.objects.filter(pk__in=ids, conversation__inventory=artifact.inventory_id)
         .select_related("conversation")
-        .first()
+        .annotate(newest=Subquery(newest.values("content")[:1]))
     )
-    if state is None:
+    return {row.pk: (row, row.newest or "") for row in rows}
+
+
+def _turn(plan: Plan, pk: int | None) -> tuple[QueryState, str]:
+    if pk is None or pk not in plan.turns:
         raise NotFound("There is no such turn in this inventory.", field="state")
-    return state
-
-
-def _message(state: QueryState) -> str:
-    return Message.objects.values_list("content", flat=True).get(
-        conversation_id=state.conversation_id, index=state.message_index
-    )
+    return plan.turns[pk]
 
 
 def _chat(state: QueryState) -> str:
