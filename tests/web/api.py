@@ -27,7 +27,9 @@ class Reply:
 class Api:
     """``api("GET", "/artifacts")`` under the inventory; an absolute path as it is."""
 
-    def __init__(self, inventory: Inventory | None, role: str = Role.ADMIN, *, slug: str | None = None, token: str = "") -> None:
+    def __init__(
+        self, inventory: Inventory | None, role: str = Role.ADMIN, *, slug: str | None = None, token: str = ""
+    ) -> None:
         self.token = token or make.token(inventory, role)
         self.slug = slug or (inventory.slug if inventory else "tiny")
         self.client = Client(raise_request_exception=False)
@@ -41,4 +43,6 @@ class Api:
         response = self.client.generic(method, url, data, content_type="application/json", headers=given)
         is_json = response.headers.get("Content-Type", "").startswith("application/json")
         content = response.getvalue()
-        return Reply(response.status_code, json.loads(content) if is_json and content else None, response.headers, content)
+        return Reply(
+            response.status_code, json.loads(content) if is_json and content else None, response.headers, content
+        )
