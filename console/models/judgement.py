@@ -39,9 +39,6 @@ class Judge(models.Model):
 
 
 class JudgementQuerySet(models.QuerySet["Judgement"]):
-    def by_models(self) -> "JudgementQuerySet":
-        return self.filter(judge__kind=JudgeKind.MODEL)
-
     def by_people(self) -> "JudgementQuerySet":
         return self.filter(judge__kind=JudgeKind.HUMAN)
 

@@ -75,7 +75,7 @@ def _promotion(user: User, inventory: Inventory | None, message: str) -> Change 
     changes = Change.objects.filter(
         inventory=inventory, artifact__key=POLICY, user=user, action__in=["add", "promote", "curate"]
     ).order_by("-pk")
-    start = message.strip()[:300]
+    start = message[:300]  # as a change's snapshot of an example keeps it
     for change in changes[:50]:
         exemplars = (change.after or {}).get("exemplars", {})
         if any(e.get("text") == start and e.get("polarity") == "signal" for e in exemplars.values()):

@@ -36,9 +36,9 @@ from console.services.errors import Conflict, Invalid, NotFound
 from console.services.inventories import checked_name
 from console.services.revision import Revision, lock_artifact, revision
 from sq_core.conversation import clean_text
+from sq_core.dependencies import find_cycle
 
-TEXT_LIMIT = 200_000
-EXEMPLAR_LIMIT = 200_000
+TEXT_LIMIT = EXEMPLAR_LIMIT = 200_000
 
 
 @dataclass(frozen=True)
@@ -364,16 +364,11 @@ def _refuse_cycle(start: Artifact) -> None:
     after: dict[str, list[str]] = {}
     for source, target in rows.values_list("artifact__key", "target__key"):
         after.setdefault(source, []).append(target)
-    paths, seen = [[start.key]], set()
-    while paths:
-        path = paths.pop()
-        for key in after.get(path[-1], []):
-            if key == start.key:
-                circle = " → ".join([*path, key])
-                raise Invalid(f"That closes a circle: {circle}.", field="requires", hint="Take one of its steps away.")
-            if key not in seen:
-                seen.add(key)
-                paths.append([*path, key])
+    circle = find_cycle(after)
+    if circle is not None:
+        at = circle.index(start.key)  # told from the artifact that is edited
+        told = " → ".join((*circle[at:-1], *circle[:at], start.key))
+        raise Invalid(f"That closes a circle: {told}.", field="requires", hint="Take one of its steps away.")
 
 
 # -------------------------------------------------------------------------------------------------------------- pieces

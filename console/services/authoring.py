@@ -6,7 +6,7 @@ All of that is worked out in memory; the texts' vectors are the only thing kept.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from django.db import transaction
@@ -16,7 +16,6 @@ from console.models import (
     Artifact,
     ArtifactText,
     ClassifierVersion,
-    ClassWeight,
     Exemplar,
     ExemplarStatus,
     Inventory,
@@ -153,7 +152,7 @@ def _classifier(
     if not signals or not anti_signals:
         return None, len(signals), len(anti_signals)
     rows = embedding.centre_and_normalise(embed.vectors(encoder, [*signals, *anti_signals]), centre)
-    weight: Literal["balanced"] | None = "balanced" if inventory.class_weight == ClassWeight.BALANCED else None
+    weight = fit.core_weight(inventory.class_weight)
     fitted = fit_classifier(
         rows[: len(signals)], rows[len(signals) :], C=inventory.inverse_penalty, class_weight=weight
     )

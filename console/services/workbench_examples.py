@@ -4,12 +4,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from console.models import Artifact, Change, ClassWeight, Exemplar, ExemplarStatus, FitSet, Polarity, Source
+from console.models import Artifact, Change, Exemplar, ExemplarStatus, FitSet, Polarity, Source
 from console.services import embed, fit, table
 from console.services.workbench import Ground
 from sq_core import embedding
@@ -187,7 +187,7 @@ def _leave_out(ground: Ground) -> dict[str, float]:
         return {}
     matrix = embedding.centre_and_normalise(np.stack([stored[k] for k in keys]), table.core_centre(version.centre))
     signal = np.array([row["polarity"] == Polarity.SIGNAL for row in version.exemplars])
-    weight: Literal["balanced"] | None = "balanced" if version.class_weight == ClassWeight.BALANCED else None
+    weight = fit.core_weight(version.class_weight)
     margins = leave_one_out(matrix[signal], matrix[~signal], version.inverse_penalty, weight)
     order = [*np.flatnonzero(signal), *np.flatnonzero(~signal)]
     return {

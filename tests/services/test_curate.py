@@ -12,6 +12,7 @@ from console.models import (
     Exemplar,
     ExemplarStatus,
     Inventory,
+    Message,
     Pin,
     Release,
     Source,
@@ -345,6 +346,17 @@ def test_the_fit_set_decides_which_sources_count_but_never_drops_a_persons_own(w
     assert undone.version.fit_set == "generated"
     with pytest.raises(Invalid):
         curate.set_fit_set(world.cancel, "real", by=world.by, base_version=3)
+
+
+def test_a_stored_message_becomes_an_example_whole_and_a_typed_text_loses_its_margins(world: World) -> None:
+    state = world.state("talk-5", 0)
+    Message.objects.filter(conversation=state.conversation, index=state.message_index).update(content=f"{MISS}\n")
+    done = promote(world)
+    assert done.version is not None
+    assert Exemplar.objects.filter(artifact=world.cancel, text=f"{MISS}\n").exists()  # to the bit
+    typed = Step("add", text="  end this order \n", polarity="signal")
+    curate.apply(world.cancel, [typed], by=world.by, base_version=2)
+    assert Exemplar.objects.filter(artifact=world.cancel, text="end this order").exists()
 
 
 def test_a_first_example_is_allowed_without_a_version(world: World) -> None:

@@ -12,10 +12,11 @@ from django.db import transaction
 from console.models import Artifact, Conversation, Exemplar, Inventory, QueryState
 from console.services import curate, fit, table
 from console.services.actor import SYSTEM, Actor, person
+from console.services.artifacts import exemplar_digest
 from console.services.curate import Step
 from console.services.fit import Basis
 from console.services.impact import Impact
-from console.services.plan import make_plan, text_digest
+from console.services.plan import make_plan
 from console.services.sample import SLUG, load_sample
 from sq_core.mining import transition_turn
 from sq_core.offset import choose_offset
@@ -241,7 +242,7 @@ def mine_half(artifact: Artifact, ground: Basis) -> bool:
                 continue
             taken.add(text)
             Exemplar.objects.create(
-                artifact=artifact, polarity=polarity, text=text, text_digest=text_digest(text), source="mined",
+                artifact=artifact, polarity=polarity, text=text, text_digest=exemplar_digest(text), source="mined",
                 status="promoted", origin=state,
             )  # fmt: skip
     return True
