@@ -3,23 +3,41 @@
 ``page`` is a signed-out page; ``page_of(user)`` a signed-in one; ``live_server.url`` the address. Every page collects
 console errors, uncaught exceptions, violations of the Content-Security-Policy and requests to other hosts: any of them
 fails the test at its end, unless the test took it out of ``page_problems``. ``axe(page)`` fails on what axe-core finds
-against WCAG 2.2 A and AA.
+against WCAG 2.2 A and AA. ``sample`` is the shipped inventory with its people: loaded once per run, copied for each test
+(those need the mark ``minilm``).
 """
 
 import os
 import re
 import shutil
+import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from django.conf import settings
+from django.core.management import call_command
+from django.db import connection
 from django.test import Client
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Playwright, Request, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Page,
+    Playwright,
+    Request,
+    expect,
+    sync_playwright,
+)
 
-from console.models import User
+from console.models import Artifact, Conversation, Inventory, Role, User
+from console.services.actor import SYSTEM
+from console.services.sample import SLUG, load_sample
+from tests import make
 from tests.conftest import missing
 
 CHROMIUM = next(
@@ -40,6 +58,9 @@ document.addEventListener('securitypolicyviolation', event =>
   console.error(`CSP: ${event.violatedDirective} blocked ${event.blockedURI} ${event.sourceFile}:${event.lineNumber}`))
 """
 
+SLOW = 30_000  # ms that a page may take on a busy machine before it counts as not answering
+expect.set_options(timeout=SLOW)
+
 # Playwright's synchronous API keeps an event loop in this thread; Django then takes every query for one of a coroutine.
 os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "1"
 
@@ -50,7 +71,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if here in item.path.parents:
             item.add_marker(pytest.mark.browser)
             item.add_marker(pytest.mark.django_db(transaction=True))
-            item.add_marker(pytest.mark.timeout(120))
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(300))
 
 
 @pytest.fixture(scope="session")
@@ -88,7 +110,7 @@ def new_page(
             "locale": "en",
         }
         context = browser.new_context(**{**defaults, **options})
-        context.set_default_timeout(10_000)
+        context.set_default_timeout(SLOW)
         contexts.append(context)
         context.add_init_script(WATCH_POLICY)
         if user is not None:
@@ -113,6 +135,61 @@ def page(new_page: Callable[..., Page]) -> Page:
 def page_of(new_page: Callable[..., Page]) -> Callable[..., Page]:
     """``page_of(world.author)``: a page of somebody who has signed in."""
     return new_page
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The shipped inventory, and somebody of each role in it."""
+
+    inventory: Inventory
+    by_role: dict[str, User]
+
+    @property
+    def home(self) -> str:
+        return f"/i/{self.inventory.slug}"
+
+    def artifact(self, key: str) -> Artifact:
+        return Artifact.objects.get(inventory=self.inventory, key=key)
+
+    def conversation(self, external_id: str) -> Conversation:
+        return Conversation.objects.get(inventory=self.inventory, external_id=external_id)
+
+
+PEOPLE = {Role.VIEWER: "vera", Role.REVIEWER: "rob", Role.AUTHOR: "ada", Role.PUBLISHER: "paul", Role.ADMIN: "anna"}
+
+
+def _make_sample() -> None:
+    load_sample(by=SYSTEM)
+    inventory = Inventory.objects.get(slug=SLUG)
+    for role, name in PEOPLE.items():
+        make.user(name, role, inventory)
+
+
+@pytest.fixture(scope="session")
+def sample_file(django_db_setup: None, django_db_blocker: Any, tmp_path_factory: pytest.TempPathFactory) -> Path | None:
+    """A SQLite file with the sample in it; None on another database, where each test loads it."""
+    if connection.vendor != "sqlite":
+        return None
+    path = tmp_path_factory.mktemp("sample") / "sample.sqlite3"
+    with django_db_blocker.unblock():
+        _make_sample()
+        connection.ensure_connection()
+        with closing(sqlite3.connect(path)) as copy:
+            connection.connection.backup(copy)
+        call_command("flush", verbosity=0, interactive=False)
+    return path
+
+
+@pytest.fixture
+def sample(sample_file: Path | None, transactional_db: None) -> Sample:
+    if sample_file is None:
+        _make_sample()
+    else:
+        connection.ensure_connection()
+        with closing(sqlite3.connect(sample_file)) as source:
+            source.backup(connection.connection)
+    users = {str(role): User.objects.get(username=name) for role, name in PEOPLE.items()}
+    return Sample(Inventory.objects.get(slug=SLUG), users)
 
 
 @pytest.fixture

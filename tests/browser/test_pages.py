@@ -1,0 +1,189 @@
+"""Every page in both themes and at both widths: nothing for axe, for the Content-Security-Policy or on the console, no
+sideways scrolling on a phone. Screenshots are kept in var/screenshots."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from console.models import Change
+from console.services import curate
+from console.services.actor import person
+from console.services.plan import Step
+from tests.browser.conftest import Sample
+from tests.conftest import ROOT
+
+pytestmark = [pytest.mark.minilm, pytest.mark.timeout(900)]
+SCREENSHOTS = ROOT / "var" / "screenshots"
+KEY = "modify-flight"
+
+
+def addresses(sample: Sample) -> list[tuple[str, str, str]]:
+    """(name of the screenshot, who looks, address)."""
+    home, policy = sample.home, f"{sample.home}/policies/{KEY}"
+    talk = f"{home}/conversations/{sample.conversation('sky-112').public_id}"
+    change = Change.objects.filter(artifact__key=KEY).latest("pk")
+    number = sample.inventory.release
+    return [
+        ("sign-in", "", "/sign-in/"),
+        ("home", "publisher", f"{home}/"),
+        ("policies", "publisher", f"{home}/policies/"),
+        ("policies-none", "publisher", f"{home}/policies/?q=zeppelin&f=nonsense"),
+        ("policy-new", "publisher", f"{home}/new-policy/"),
+        ("policy-edit", "publisher", f"{policy}/edit/"),
+        ("shown-and-missed", "publisher", f"{policy}/"),
+        ("map", "publisher", f"{policy}/map/"),
+        ("exemplars", "publisher", f"{policy}/exemplars/"),
+        ("versions", "publisher", f"{policy}/versions/"),
+        ("diff", "publisher", f"{policy}/versions/1...2/"),
+        ("rollback", "publisher", f"{policy}/versions/1/rollback/"),
+        ("undo", "publisher", f"{home}/changes/{change.public_id}/undo/"),
+        ("conversations", "publisher", f"{home}/conversations/"),
+        ("conversation", "publisher", f"{talk}/?t=2&p={KEY}"),
+        ("why", "publisher", f"{talk}/turns/0/why/{KEY}/"),
+        ("why-selected", "viewer", f"{talk}/turns/0/why/cancel-flight/"),
+        ("playground", "publisher", f"{home}/playground/"),
+        ("releases", "publisher", f"{home}/releases/"),
+        ("release-diff", "publisher", f"{home}/releases/{number - 1}...{number}/"),
+        ("release-rollback", "publisher", f"{home}/releases/{number - 1}/rollback/"),
+        ("go-live", "publisher", f"{home}/releases/{number - 1}/go-live/"),
+        ("start", "publisher", "/start/"),
+        ("profile", "publisher", "/profile/"),
+        ("api", "publisher", "/api/v1/docs"),
+        ("403", "viewer", f"{home}/new-policy/"),
+        ("404", "publisher", f"{home}/policies/no-such-policy/"),
+    ]
+
+
+def lived_in(sample: Sample) -> None:
+    """A little history: two decisions, so that versions, differences and releases have something to show."""
+    policy, by = sample.artifact(KEY), person(sample.by_role["author"])
+    state = sample.conversation("sky-112").states.get(user_turn=0)
+    curate.apply(policy, [Step("add", state=state.pk, polarity="signal")], by=by, base_version=1)
+    other = sample.artifact("cancel-flight")
+    curate.apply(other, [Step("add", text="call my trip off", polarity="signal")], by=by, base_version=1)
+    sample.inventory.refresh_from_db()
+
+
+def settle(page: Page) -> None:
+    """Until what the page draws by itself is drawn."""
+    if page.locator("#map-plot").is_visible():
+        expect(page.locator("#map-plot")).to_have_attribute("data-ready", "yes")
+
+
+def look(page: Page, name: str, axe: Callable[[Page], None]) -> list[str]:
+    """What is wrong with the page that is open."""
+    settle(page)
+    page.evaluate("() => scrollTo(0, 0)")  # else what lies under the head in passing counts as hidden
+    found = []
+    try:
+        axe(page)
+    except AssertionError as error:
+        found.append(f"{name}: {error}")
+    wide = page.evaluate("() => document.scrollingElement.scrollWidth - innerWidth")
+    if wide > 0:
+        culprits = page.evaluate(
+            """() => [...document.querySelectorAll('main *, header *, footer *')]
+                 .filter(e => e.getBoundingClientRect().right > innerWidth + 0.5)
+                 .slice(0, 4).map(e => `${e.tagName}.${e.className} ${Math.round(e.getBoundingClientRect().right)}`)"""
+        )
+        found.append(f"{name}: {wide} px wider than the window: {culprits}")
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=True, animations="disabled")
+    return found
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 360])
+def test_every_page_is_sound(
+    sample: Sample,
+    page_of: Callable[..., Page],
+    axe: Callable[[Page], None],
+    page_problems: list[str],
+    theme: str,
+    width: int,
+) -> None:
+    lived_in(sample)
+    height = 800 if width > 600 else 740
+    options: dict[str, Any] = {"viewport": {"width": width, "height": height}, "color_scheme": theme}
+    pages = {role: page_of(sample.by_role[role] if role else None, **options) for role in ("", "viewer", "publisher")}
+    wrong: list[str] = []
+    for name, role, address in addresses(sample):
+        page = pages[role]
+        response = page.goto(address)
+        assert response is not None
+        expected = int(name) if name.isdigit() else 200
+        if response.status != expected:
+            wrong.append(f"{name}: {response.status} at {address}")
+        wrong += look(page, f"{name}-{theme}-{width}", axe)
+    page_problems[:] = [text for text in page_problems if not re.search(r"status of (403|404) ", text)]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_what_opens_on_a_page_is_sound_too(
+    sample: Sample, page_of: Callable[..., Page], axe: Callable[[Page], None], theme: str
+) -> None:
+    """The impact strip, the toast, the sheet of keys, the drawer, menus, the playground's answer, a tried policy."""
+    wrong: list[str] = []
+    page = page_of(sample.by_role["publisher"], color_scheme=theme)
+    policy = f"{sample.home}/policies/{KEY}"
+    state = sample.conversation("sky-112").states.get(user_turn=0)
+
+    page.goto(f"{policy}/?turn={state.pk}")
+    row = page.locator(f"#turn-{state.pk}")
+    row.get_by_role("button", name="Show example").first.click()
+    expect(row.locator("[data-strip]")).to_be_visible()
+    wrong += look(page, f"strip-{theme}-1280", axe)
+    page.set_viewport_size({"width": 360, "height": 740})
+    wrong += look(page, f"strip-{theme}-360", axe)
+    row.get_by_role("button", name="Apply").click()
+    expect(page.get_by_role("status").filter(has_text="v2 live")).to_be_visible()
+    wrong += look(page, f"done-{theme}-360", axe)
+    page.set_viewport_size({"width": 1280, "height": 800})
+    wrong += look(page, f"done-{theme}-1280", axe)
+
+    page.goto(f"{policy}/exemplars/")
+    page.get_by_role("radio", name="Both").or_(page.locator("#fit-mixed")).first.check()
+    page.locator("#fit-set form button").last.click()
+    expect(page.locator("#strip-fit [data-strip]")).to_be_visible()
+    wrong += look(page, f"fit-set-{theme}-1280", axe)
+
+    page.goto(f"{sample.home}/policies/")
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog")).to_be_visible()
+    wrong += look(page, f"keys-{theme}-1280", axe)
+    page.keyboard.press("Escape")
+    page.locator("#user-menu-open").click()
+    wrong += look(page, f"menu-{theme}-1280", axe)
+
+    page.goto(f"{sample.home}/conversations/{state.conversation.public_id}/?t=0&p={KEY}")
+    page.locator("#why").click()
+    expect(page.locator("#drawer-content")).to_be_visible()
+    wrong += look(page, f"drawer-{theme}-1280", axe)
+    page.set_viewport_size({"width": 360, "height": 740})
+    wrong += look(page, f"drawer-{theme}-360", axe)
+    page.goto(f"{sample.home}/")
+    page.locator("#nav-open").click()
+    wrong += look(page, f"navigation-{theme}-360", axe)
+
+    page.goto(f"{sample.home}/playground/")
+    page.locator("#text-next").fill(state_text := "hi, I have to cancel my trip to Chicago next week")
+    page.get_by_role("button", name="See what is selected").click()
+    expect(page.locator("#results section.played")).to_contain_text(state_text)
+    wrong += look(page, f"played-{theme}-360", axe)
+    page.set_viewport_size({"width": 1280, "height": 800})
+    wrong += look(page, f"played-{theme}-1280", axe)
+
+    page.goto(f"{sample.home}/new-policy/")
+    page.get_by_label("Name").fill("Peacocks on board")
+    page.get_by_label("Text").fill("Peacocks travel as cargo.")
+    page.get_by_label("Messages that need it").fill("can my peacock fly with me\nmy peacock needs a seat")
+    page.get_by_label("Look-alikes that").fill("can my dog fly with me\nI need a window seat")
+    page.get_by_label("Messages to try").fill("I have a peacock\nI have a bag")
+    page.get_by_role("button", name="Try and find neighbours").click()
+    expect(page.get_by_role("list", name="What became of your messages")).to_be_visible()
+    wrong += look(page, f"tried-{theme}-1280", axe)
+    assert not wrong, "\n".join(wrong)
