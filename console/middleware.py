@@ -5,9 +5,11 @@ import uuid
 import zoneinfo
 from collections.abc import Callable
 
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, QueryDict
 from django.utils import timezone
 from django.utils.cache import patch_vary_headers
+
+from sq_core.conversation import clean_text
 
 GetResponse = Callable[[HttpRequest], HttpResponse]
 _GIVEN = re.compile(r"\A[A-Za-z0-9._-]{8,64}\Z")
@@ -25,6 +27,34 @@ class RequestIdMiddleware:
         response = self.get_response(request)
         response["X-Request-Id"] = request.request_id  # type: ignore[attr-defined]
         return response
+
+
+class CleanTextMiddleware:
+    """What people send by address and form is text: NUL and lone surrogates, which PostgreSQL cannot store, become U+FFFD.
+
+    The API checks its own bodies and answers with the field.
+    """
+
+    def __init__(self, get_response: GetResponse) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        if not request.path.startswith("/api/"):
+            request.GET = _cleaned(request.GET)  # type: ignore[assignment]
+            if request.method == "POST":
+                request.POST = _cleaned(request.POST)  # type: ignore[assignment]
+        return self.get_response(request)
+
+
+def _cleaned(values: QueryDict) -> QueryDict:
+    """The same object when there is nothing to clean."""
+    if not any(clean_text(text)[1] for key, items in values.lists() for text in (key, *items)):
+        return values
+    clean = QueryDict(mutable=True)
+    for key, items in values.lists():
+        clean.setlist(clean_text(key)[0], [clean_text(item)[0] for item in items])
+    clean._mutable = False
+    return clean
 
 
 class UserZoneMiddleware:

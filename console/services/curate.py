@@ -1,11 +1,12 @@
 """Curate: promote, reject, restore, pin, edit, move, retire, roll back, undo. Each is previewed, then applied on the version
 the person looked at, in one transaction that writes decision, refit, version, change and audit row, or nothing."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from django.db import transaction
+from django.db import IntegrityError, transaction
 
 from console.models import (
     Artifact,
@@ -225,14 +226,16 @@ def _apply(
     action: str,
     reverts: Change | None = None,
 ) -> Applied:
-    _check_base(artifact, base_version, whole=False)  # before the steps are looked at: elsewhere they mean something else
+    _check_base(
+        artifact, base_version, whole=False
+    )  # before the steps are looked at: elsewhere they mean something else
     early = make(artifact, by)
     if _both_sides(_rows(early)):
         fit.ensure_centre(artifact.inventory, by=by)
     known = _known_vectors(early, artifact.inventory)
     pin_data = {id(p): _pin_vectors(p, artifact.inventory) for p in early.new_pins}  # may embed: before the transaction
     texts_of_pins = [pin_data[id(p)] for p in early.new_pins]
-    with transaction.atomic():
+    with refusing_collisions(), transaction.atomic():
         artifact = lock_artifact(artifact)
         active = _check_base(artifact, base_version)
         if artifact.settings.get(to_release__isnull=True).status == Status.ARCHIVED:
@@ -250,6 +253,17 @@ def _apply(
         summary = f"{artifact.key}: {action.replace('_', ' ')}"
         with revision(artifact.inventory, by=by, summary=summary, reason=reason) as step:
             return _write(plan, draft, effect, step, texts_of_pins, ground, action=action, reverts=reverts)
+
+
+@contextmanager
+def refusing_collisions() -> Iterator[None]:
+    """What the database refuses because somebody was quicker is a conflict to look at, not a failure."""
+    try:
+        yield
+    except IntegrityError as error:
+        raise Conflict(
+            "Somebody else wrote the same thing meanwhile.", hint="Look at it again; nothing was written."
+        ) from error
 
 
 def _write(

@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from django.db.models import OuterRef, Subquery
 from django.utils import timezone
 
 from console.models import Artifact, Exemplar, ExemplarStatus, Message, Pin, Polarity, QueryState, Source, ViewKind
@@ -59,7 +58,9 @@ class Plan:
     new_pins: list[PinDraft] = field(default_factory=list)
     dropped_pins: list[Pin] = field(default_factory=list)
     cured: list[int] = field(default_factory=list)
-    turns: dict[int, tuple[QueryState, str]] = field(default_factory=dict)  # the states that steps name, with their message
+    turns: dict[int, tuple[QueryState, str]] = field(
+        default_factory=dict
+    )  # the states that steps name, with their message
     forces_version: bool = False  # a pin makes a version even when the weights stay the same
 
     def touch(self, exemplar: Exemplar) -> None:
@@ -193,6 +194,8 @@ def _move(plan: Plan, step: Step) -> None:
     _decide(plan, exemplar, ExemplarStatus.PROMOTED)
     other = Polarity.ANTI_SIGNAL if exemplar.polarity == Polarity.SIGNAL else Polarity.SIGNAL
     exemplar.polarity = other
+    if other == Polarity.SIGNAL and exemplar.origin_id:
+        plan.cured.append(exemplar.origin_id)
 
 
 def _edit(plan: Plan, step: Step) -> None:
@@ -262,16 +265,15 @@ def _unpin(plan: Plan, step: Step) -> None:
 
 
 def _turns(artifact: Artifact, ids: set[int]) -> dict[int, tuple[QueryState, str]]:
-    """The query states of these ids with their newest messages, in one question however many there are."""
+    """The query states of these ids with their newest messages, in two questions however many there are."""
     if not ids:
         return {}
-    newest = Message.objects.filter(conversation=OuterRef("conversation"), index=OuterRef("message_index"))
-    rows = (
-        QueryState.objects.filter(pk__in=ids, conversation__inventory=artifact.inventory_id)
-        .select_related("conversation")
-        .annotate(newest=Subquery(newest.values("content")[:1]))
+    states = list(QueryState.objects.filter(pk__in=ids, conversation__inventory=artifact.inventory_id))
+    messages = Message.objects.filter(
+        conversation__in={s.conversation_id for s in states}, index__in={s.message_index for s in states}
     )
-    return {row.pk: (row, row.newest or "") for row in rows}
+    contents = {(c, index): text for c, index, text in messages.values_list("conversation_id", "index", "content")}
+    return {s.pk: (s, contents[(s.conversation_id, s.message_index)]) for s in states}
 
 
 def _turn(plan: Plan, pk: int | None) -> tuple[QueryState, str]:

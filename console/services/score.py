@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from console.models import (
     Artifact,
+    ClassifierVersion,
     Conversation,
     Decision,
     Discovery,
@@ -21,7 +22,7 @@ from console.models import (
     Origin,
     QueryState,
 )
-from console.services import embed, table
+from console.services import embed, fit, table
 from console.services.actor import Actor
 from console.services.errors import Invalid, ServiceError, Unavailable
 from console.services.runtime import ReleaseName, conversation_vectors, release_number, runtime
@@ -342,14 +343,17 @@ def _headline(inventory: Inventory, number: int) -> Headline:
     pks = dict(Artifact.objects.filter(inventory=inventory).values_list("key", "pk"))
     labels = table.all_labels(inventory, states)
     fired = np.zeros((len(states), len(bundle.artifacts)), dtype=bool)
-    relevant, judged = np.zeros_like(fired), np.zeros_like(fired)
+    relevant, judged, fenced = np.zeros_like(fired), np.zeros_like(fired), np.zeros_like(fired)
+    leaks = _leaking_scenarios(inventory, number)
     for column, artifact in enumerate(bundle.artifacts):
         fired[:, column] = fired_states(artifact, bundle, states)
+        fenced[:, column] = states.in_scenarios(leaks.get(artifact.key, set()))
         if (mine := labels.get(pks[artifact.key])) is not None:
             relevant[:, column], judged[:, column] = mine.relevant, mine.judged
     per_turn = fired.sum(axis=1)
     counted = judged.any(axis=1)
-    needed, missed = int(relevant.sum()), int((relevant & ~fired).sum())
+    measured = relevant & ~fenced  # a conversation that gave a policy an example says nothing of how well it is caught
+    needed, missed = int(measured.sum()), int((measured & ~fired).sum())
     tokens = fired @ np.array([length[a.key] for a in bundle.artifacts])
     return Headline(
         states=len(states),
@@ -365,6 +369,18 @@ def _headline(inventory: Inventory, number: int) -> Headline:
         tokens_selected=int(tokens.mean()),
         **common,
     )
+
+
+def _leaking_scenarios(inventory: Inventory, number: int) -> dict[str, set[str]]:
+    """Per artifact key the scenarios that gave the version of a release an exemplar."""
+    origins = fit.origin_scenarios(inventory)
+    if not origins:
+        return {}
+    rows = ClassifierVersion.objects.at(number).filter(artifact__inventory=inventory)
+    return {
+        key: {origins[row["id"]] for row in exemplars if row["id"] in origins}
+        for key, exemplars in rows.values_list("artifact__key", "exemplars")
+    }
 
 
 def fired_states(artifact: Any, bundle: Bundle, states: table.StateTable) -> Any:

@@ -104,7 +104,7 @@ class Ground:
 
 def ground(inventory: Inventory, key: str, *, version: ClassifierVersion | None = None) -> Ground:
     """``version`` is the active one, where it has just been made. Raises NotFound for a policy of no such key."""
-    artifact = artifacts.get_artifact(inventory, key)
+    artifact = version.artifact if version else artifacts.get_artifact(inventory, key)
     artifact.inventory = inventory
     version = version or fit.active_version(artifact)
     return Ground(

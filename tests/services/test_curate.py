@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from django.db import IntegrityError
 
 from console.models import (
     ArtifactSetting,
@@ -17,13 +18,13 @@ from console.models import (
     Release,
     Source,
 )
-from console.services import curate, fit, inventories, runtime, table
+from console.services import curate, fit, inventories, runtime, score, table
 from console.services.actor import Actor
 from console.services.artifacts import exemplar_digest
 from console.services.curate import Step
 from console.services.errors import Conflict, Invalid, NotFound, Unavailable
 from tests.fakes import FakeEncoder
-from tests.make import SIGNALS, World
+from tests.make import SIGNALS, TALKS, World
 
 MISS = "I do not want the parcel any more, stop it"
 
@@ -416,3 +417,36 @@ def test_the_inventory_row_is_never_behind(world: World) -> None:
     promote(world)
     stored = Inventory.objects.get(pk=world.inventory.pk)
     assert stored.release == Release.objects.filter(inventory=stored).count()
+
+
+def test_moving_a_real_turn_to_the_show_side_shows_it(world: World) -> None:
+    state = world.state("talk-3", 0)
+    curate.apply(
+        world.cancel, [Step(action="add", state=state.pk, polarity="anti_signal")], by=world.by, base_version=1
+    )
+    exemplar = Exemplar.objects.get(artifact=world.cancel, origin=state)
+    done = curate.apply(
+        world.cancel, [Step(action="move", exemplar=exemplar.public_id)], by=world.by, base_version=2, reason="hm"
+    )
+    assert done.impact.cured is True
+
+
+def test_a_collision_in_the_database_is_a_conflict(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    counted = rows()
+
+    def collide(*_: object, **__: object) -> None:
+        raise IntegrityError("unique")
+
+    monkeypatch.setattr(curate.fit, "save_version", collide)
+    with pytest.raises(Conflict, match="meanwhile"):
+        curate.apply(world.cancel, [Step(action="add", text="stop it", polarity="signal")], by=world.by, base_version=1)
+    assert rows() == counted
+
+
+def test_the_headline_leaves_out_conversations_that_gave_an_example(world: World) -> None:
+    before = score.headline(world.inventory)
+    promote(world)
+    after = score.headline(world.inventory)
+    relevant = sum(1 for turns in TALKS["talk-5"] if "cancel-order" in turns[1])
+    assert before.needed_pairs - after.needed_pairs == relevant == 1
+    assert before.needed == after.needed  # what the judge finds needed is no figure of a classifier

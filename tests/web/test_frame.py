@@ -249,3 +249,12 @@ def test_plotly_js_and_plotly_py_are_of_one_version() -> None:
 def test_no_page_loads_from_elsewhere() -> None:
     for path in TEMPLATES:
         assert not re.search(r"""(?:src|href)=["']https?://""", path.read_text()), path
+
+
+def test_nul_in_an_address_or_a_form_never_reaches_the_database(signed_in, world) -> None:  # type: ignore[no-untyped-def]
+    client = signed_in(world.author)
+    base = f"/i/{world.inventory.slug}"
+    for address in (f"{base}/conversations/?after=%00", f"{base}/policies/?q=%00x", f"{base}/conversations/?q=a%00b"):
+        assert client.get(address).status_code == 200, address
+    posted = client.post(f"{base}/policies/cancel-order/exemplars/preview/", {"action": "retire", "exemplar": "a\x00b"})
+    assert posted.status_code == 400  # the step is not readable; on PostgreSQL the raw text would have been a 500
