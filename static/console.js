@@ -179,7 +179,11 @@
   function sheet() {
     const dialog = $("#keys-sheet");
     if (!dialog) return;
-    $$("[data-key-name]", dialog).forEach((name) => (name.textContent = keyOf(name.dataset.keyName)));
+    $$("[data-key-name]", dialog).forEach((name) => {
+      const key = name.dataset.keyName;
+      name.textContent = keyOf(key);
+      name.parentElement.hidden = key.startsWith("g ") && !$(`[data-go="${CSS.escape(key)}"]`); // no page to go to here
+    });
     const seen = new Map();
     $$("[data-key]").forEach((element) => {
       const words = element.dataset.keyLabel || element.getAttribute("aria-label") ||
