@@ -7,6 +7,9 @@ for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
 
 from celery import Celery
+from kombu.transport import TRANSPORT_ALIASES
+
+TRANSPORT_ALIASES["filesystem"] = "console.broker:Transport"
 
 app = Celery("console")
 app.config_from_object("django.conf:settings", namespace="CELERY")

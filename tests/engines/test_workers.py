@@ -9,6 +9,7 @@ import pytest
 from celery import Celery
 from django.utils import timezone
 
+import console.celery  # noqa: F401 - gives `filesystem` our transport
 from console.models import Heartbeat, StateView
 from console.services import embed, heartbeat
 from tests import make
