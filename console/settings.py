@@ -140,8 +140,8 @@ CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_TIMEZONE = "UTC"
 CELERY_BEAT_SCHEDULE_FILENAME = str(VAR_DIR / "beat-schedule")
 CELERY_BEAT_SCHEDULE = {
-    "embed-pending": {"task": "console.embed_pending", "schedule": 60.0},
-    "heartbeat": {"task": "console.heartbeat", "schedule": 15.0},
+    "embed-pending": {"task": "console.embed_pending", "schedule": 60.0, "options": {"expires": 55}},
+    "heartbeat": {"task": "console.heartbeat", "schedule": 15.0, "options": {"expires": 14}},
 }
 
 LOGGING = {
