@@ -25,6 +25,7 @@ from console.models import (
 from console.services import embed, fit, table
 from console.services.actor import Actor
 from console.services.errors import Invalid, ServiceError, Unavailable
+from console.services.ingest_conversations import grow_conversation
 from console.services.runtime import ReleaseName, conversation_vectors, release_number, runtime
 from sq_core.bundle import Bundle
 from sq_core.conversation import Message, MessageError, messages_from_json, prefix_digests, user_turns
@@ -164,8 +165,6 @@ def record_discovery(
 
     Raises Conflict when the conversation is known with other messages.
     """
-    from console.services.ingest_conversations import grow_conversation
-
     stored = grow_conversation(inventory, conversation, messages, by=by)
     turn = len(user_turns(messages)) - 1
     state = QueryState.objects.filter(conversation=stored, user_turn=turn).first()
@@ -219,8 +218,6 @@ def record_decisions(
 
 
 def _record_one(inventory: Inventory, row: Mapping[str, Any], keys: dict[str, int], *, by: Actor, agent: str) -> bool:
-    from console.services.ingest_conversations import grow_conversation
-
     number = release_number(inventory, row["release"])
     unknown = [f["artifact"] for f in row["fired"] if f["artifact"] not in keys]
     if unknown:

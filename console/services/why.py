@@ -27,7 +27,7 @@ from console.services.errors import NotFound
 from console.services.runtime import ReleaseName, conversation_vectors, exemplar_terms, release_number, runtime
 from sq_core.attribution import Attribution, attribute
 from sq_core.classifier import Polarity
-from sq_core.decision import ExemplarTerm, Label, Outcome
+from sq_core.decision import ExemplarTerm, Outcome
 from sq_core.scoring import Margin, cut_off, margin
 
 
@@ -353,6 +353,3 @@ def exemplar_origin(public_ids: Sequence[str]) -> dict[str, tuple[str, str, int]
         for row in rows
         if row.origin
     }
-
-
-LABELS = [label.value for label in Label] + ["not_scored"]
