@@ -34,7 +34,7 @@ class SignInForm(AuthenticationForm):
 
 
 class PolicyForm(forms.Form):
-    """New and edit; ``key`` is asked for only when the policy is new."""
+    """New and edit; ``key`` and ``kind`` are asked for only when the policy is new."""
 
     name = forms.CharField(label=_("Name"), max_length=200)
     key = forms.CharField(
@@ -85,7 +85,7 @@ class PolicyForm(forms.Form):
         super().__init__(*args, **kwargs)
         self.editing = editing
         if editing:
-            del self.fields["key"]
+            del self.fields["key"], self.fields["kind"]
         if self.is_bound:  # what is ticked was offered by the page before: other texts are the person's own lines
             data: Any = self.data
             ticked = data.getlist("borrow") if hasattr(data, "getlist") else data.get("borrow", [])

@@ -108,7 +108,7 @@ class NewArtifact(Body):
 class ArtifactEdit(Body):
     name: Name | None = None
     text: Text | None = None
-    kind: Kind | None = None
+    kind: Kind | None = Field(None, description="Fixed at creation: another one than it has is refused.")
     mode: Mode | None = None
     status: Literal["active", "archived"] | None = None
     fit_set: FitSet | None = None

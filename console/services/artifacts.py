@@ -197,11 +197,18 @@ def edit_artifact(
     """Change what is given; other text makes a new text revision (the old one keeps its judgements), another mode a new
     setting, all in one release. None when nothing differs.
 
-    ``base_text`` is the text revision the editor started from. Raises Conflict when it is no longer the current one.
+    ``base_text`` is the text revision the editor started from. Raises Conflict when it is no longer the current one,
+    Invalid for another ``kind``: it is fixed at creation, so that no release changes behind its number.
     """
-    given = _checked_edit(name=name, text=text, mode=mode, kind=kind)
+    given = _checked_edit(name=name, text=text, mode=mode)
     with transaction.atomic():
         artifact = lock_artifact(artifact)
+        if kind is not None and kind != artifact.kind:
+            raise Invalid(
+                f"{artifact.key} is of kind {artifact.kind}, and stays so.",
+                field="kind",
+                hint="Archive it and make a new one of the other kind.",
+            )
         old, setting = current_text(artifact), current_setting(artifact)
         if base_text is not None and base_text != old.number:
             raise Conflict(
@@ -211,7 +218,7 @@ def edit_artifact(
                 made_by=old.by,
                 hint="Look at the newer text and decide again.",
             )
-        now = {"name": old.name, "text": old.text, "mode": setting.mode, "kind": artifact.kind}
+        now = {"name": old.name, "text": old.text, "mode": setting.mode}
         after = {field: value for field, value in given.items() if now[field] != value}
         if not after:
             return None
@@ -224,16 +231,13 @@ def edit_in(
     r: Revision, artifact: Artifact, old: ArtifactText, after: dict[str, str], *, reverts: Change | None = None
 ) -> Change:
     """Write the differing fields in the open revision, with the change. The artifact is locked by the caller."""
-    before = {"name": old.name, "text": old.text, "mode": current_setting(artifact).mode, "kind": artifact.kind}
+    before = {"name": old.name, "text": old.text, "mode": current_setting(artifact).mode}
     if "name" in after or "text" in after:
         r.close(ArtifactText.objects.filter(pk=old.pk))
         number = ArtifactText.objects.filter(artifact=artifact).count() + 1
         _new_text(r, artifact, number=number, name=after.get("name", old.name), text=after.get("text", old.text))
     if "mode" in after:
         new_setting(r, artifact, mode=after["mode"])
-    if "kind" in after:
-        artifact.kind = after["kind"]
-        artifact.save(update_fields=["kind"])
     return r.change(
         action="edit",
         object_type="artifact",
@@ -384,7 +388,7 @@ def _new_text(r: Revision, artifact: Artifact, *, number: int, name: str, text: 
     )
 
 
-def _checked_edit(*, name: str | None, text: str | None, mode: str | None, kind: str | None) -> dict[str, str]:
+def _checked_edit(*, name: str | None, text: str | None, mode: str | None) -> dict[str, str]:
     given: dict[str, str] = {}
     if name is not None:
         given["name"] = checked_name(name)
@@ -392,8 +396,6 @@ def _checked_edit(*, name: str | None, text: str | None, mode: str | None, kind:
         given["text"] = _checked_text(text)[0]
     if mode is not None:
         given["mode"] = _check_choice("mode", mode, Mode.values)
-    if kind is not None:
-        given["kind"] = _check_choice("kind", kind, Kind.values)
     return given
 
 

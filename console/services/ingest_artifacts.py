@@ -32,7 +32,7 @@ def import_artifacts(
     progress: Progress | None = None,
 ) -> Report:
     """Add the artifacts of a file; a known key with another name or text is edited (``updated``), an equal one is a
-    duplicate. Good rows are kept, bad ones listed.
+    duplicate, one of another kind is refused. Good rows are kept, bad ones listed.
     """
     report = Report("artifacts")
     rows: dict[str, _Row] = {}
@@ -84,11 +84,13 @@ def _write(inventory: Inventory, rows: dict[str, _Row], report: Report, *, by: A
         list(Artifact.objects.select_for_update().filter(inventory=inventory, key__in=rows).order_by("pk"))
         Inventory.objects.select_for_update().get(pk=inventory.pk)
         known = {a.key: a for a in Artifact.objects.filter(inventory=inventory, key__in=rows)}
+        for key in [key for key, artifact in known.items() if artifact.kind != rows[key].new.kind]:
+            report.reject(_other_kind(rows.pop(key), known.pop(key)))
         texts = {t.artifact_id: t for t in ArtifactText.objects.current().filter(artifact__in=known.values())}
         added = [row for key, row in rows.items() if key not in known]
         edits = {}
         for key, artifact in known.items():
-            differs = _difference(rows[key], artifact, texts[artifact.pk])
+            differs = _difference(rows[key], texts[artifact.pk])
             if differs:
                 edits[key] = differs
         report.stored, report.updated = len(added), len(edits)
@@ -110,11 +112,19 @@ def _write(inventory: Inventory, rows: dict[str, _Row], report: Report, *, by: A
                 artifacts.edit_in(r, known[key], texts[known[key].pk], differs)
 
 
-def _difference(row: _Row, artifact: Artifact, text: ArtifactText) -> dict[str, str]:
+def _difference(row: _Row, text: ArtifactText) -> dict[str, str]:
     """What the file changes; mode, fit set and status are not the file's to change."""
-    now = {"name": text.name, "text": text.text, "kind": artifact.kind}
-    wanted = {"name": row.new.name, "text": row.new.text, "kind": row.new.kind}
+    now, wanted = {"name": text.name, "text": text.text}, {"name": row.new.name, "text": row.new.text}
     return {field: value for field, value in wanted.items() if now[field] != value}
+
+
+def _other_kind(row: _Row, artifact: Artifact) -> RowError:
+    return RowError(
+        *row.place,
+        "kind",
+        f"{artifact.key} is of kind {artifact.kind} here, and a kind is fixed at creation.",
+        f"Say {artifact.kind}, or give the new one its own id.",
+    )
 
 
 def _offer(artifact: Artifact, phrases: tuple[str, ...]) -> None:

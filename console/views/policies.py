@@ -130,7 +130,6 @@ def _initial(artifact: Artifact) -> dict[str, Any]:
     return {
         "name": text.name,
         "text": text.text,
-        "kind": artifact.kind,
         "mode": setting.mode,
         "base_text": text.number,
         "base_version": version.number if version else None,
@@ -142,7 +141,7 @@ def _written(form: PolicyForm, artifact: Artifact | None = None) -> authoring.Wr
     return authoring.Written(
         name=found["name"],
         text=found["text"],
-        kind=found["kind"],
+        kind=artifact.kind if artifact else found["kind"],
         mode=found["mode"],
         signals=found["signals"],
         anti_signals=found["anti_signals"],

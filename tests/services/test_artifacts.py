@@ -128,13 +128,19 @@ def test_another_text_is_a_new_revision_and_the_old_one_keeps_its_releases(
     assert ArtifactSetting.objects.count() == 1
 
 
-def test_mode_name_and_kind_change_in_one_release(inventory: Inventory, pets: Artifact) -> None:
-    edit_artifact(pets, by=ANA, mode="always", name="Animals", kind="skill")
+def test_mode_and_name_change_in_one_release(inventory: Inventory, pets: Artifact) -> None:
+    edit_artifact(pets, by=ANA, mode="always", name="Animals", kind="policy")
     inventory.refresh_from_db()
-    pets.refresh_from_db()
     assert inventory.release == 3
-    assert (current_setting(pets).mode, current_text(pets).name, pets.kind) == ("always", "Animals", "skill")
+    assert (current_setting(pets).mode, current_text(pets).name) == ("always", "Animals")
     assert current_text(pets).number == 2
+
+
+def test_a_kind_is_fixed_at_creation(pets: Artifact) -> None:
+    with pytest.raises(Invalid, match="of kind policy") as refused:
+        edit_artifact(pets, by=ANA, kind="skill", name="Animals")
+    assert (refused.value.field, "Archive it" in refused.value.hint) == ("kind", True)
+    assert (current_text(pets).name, Release.objects.count()) == ("Pets", 2)
 
 
 def test_nothing_changed_makes_no_release(pets: Artifact) -> None:

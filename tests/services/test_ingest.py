@@ -108,6 +108,15 @@ def test_a_known_key_with_another_text_is_an_edit(inventory: Inventory, write: W
     assert Artifact.objects.get(key="fees").position == 2
 
 
+def test_a_known_key_of_another_kind_is_refused(inventory: Inventory, write: Write) -> None:
+    import_artifacts(inventory, write(policy("pets"), policy("bags", kind="skill")), by=ANA)
+    report = import_artifacts(inventory, write(policy("pets", "No pets."), policy("bags", "New.")), by=ANA)
+    assert (report.updated, report.duplicates, report.rejected) == (1, 0, 1)
+    assert places(report) == [(2, "kind")]
+    assert Artifact.objects.get(key="bags").kind == "skill"
+    assert ArtifactText.objects.current().get(artifact__key="bags").text == "Some rule."
+
+
 def test_bad_artifacts_are_listed_and_the_good_ones_kept(inventory: Inventory, write: Write) -> None:
     path = write(
         policy("pets", "Dogs\0 only."),

@@ -128,6 +128,7 @@ def test_status_and_fit_set_come_alone(author: Api) -> None:
         ({"fit_set": "mixed", "text": "x", "base_version": 1}, "fit_set"),
         ({"fit_set": "mixed"}, "base_version"),
         ({"mode": "sometimes"}, "mode"),
+        ({"kind": "skill"}, "kind"),
     ):
         reply = author("PATCH", "/artifacts/cancel-order", body)
         assert (reply.status, reply.error["field"]) == (422, field)

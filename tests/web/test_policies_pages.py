@@ -292,7 +292,6 @@ def edited(world: make.World, **changes: str | list[str]) -> dict[str, Any]:
     base = {
         "name": text.name,
         "text": text.text,
-        "kind": "policy",
         "mode": "auto",
         "base_text": "1",
         "base_version": "1",
@@ -305,6 +304,7 @@ def test_the_edit_page_holds_what_is(world: make.World, signed_in: Any) -> None:
     assert make.TEXTS["cancel-order"] in page
     assert 'name="base_text" value="1"' in page
     assert 'name="key"' not in page
+    assert 'name="kind"' not in page  # fixed at creation
 
 
 def test_text_and_mode_are_edited_in_one_change(world: make.World, signed_in: Any) -> None:
