@@ -6,7 +6,7 @@ from django.db.models import prefetch_related_objects
 
 from console.models import Change, QueryState
 from console.services.curate import Applied
-from console.services.impact import Flip
+from console.services.impact import Flip, read_texts
 from console.services.runtime import ReleaseName
 
 
@@ -33,6 +33,7 @@ def changed_json(started: list[Flip], stopped: list[Flip], *, counts: tuple[int,
 
 def applied_json(applied: Applied) -> dict[str, Any]:
     effect = applied.impact
+    read_texts(effect)
     return {
         "version": applied.version.number if applied.version else None,
         "made_version": applied.made_version,

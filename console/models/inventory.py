@@ -35,6 +35,9 @@ class Inventory(models.Model):
     )  # mined signals and anti-signals before mined may be chosen
     log_revision = models.PositiveIntegerField(default=0)  # bumped by every new view of a query state: cache key
     label_revision = models.PositiveIntegerField(default=0)  # bumped by every write to judgements: cache key
+    exemplar_revision = models.PositiveIntegerField(
+        default=0
+    )  # bumped by every write to exemplars that makes no release
     judge = models.ForeignKey(
         "Judge", null=True, on_delete=models.PROTECT, related_name="+"
     )  # whose scores the metrics read

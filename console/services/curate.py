@@ -28,7 +28,7 @@ from console.services.errors import Conflict, Invalid, NotFound
 from console.services.fit import Basis, Draft
 from console.services.impact import Impact
 from console.services.inventories import current_point
-from console.services.plan import Plan, Step, make_plan, restoring_plan, snapshot
+from console.services.plan import Plan, Step, make_plan, restoring_plan, snapshot, start_plan
 from console.services.revision import Revision, lock_artifact, revision
 from sq_core import embedding
 from sq_core.embedding import vector_key
@@ -40,13 +40,15 @@ PlanMaker = Callable[[Artifact, Actor], Plan]
 
 @dataclass(frozen=True)
 class Applied:
-    """``version`` is the active one afterwards: a new one, or the old where nothing in the fit changed."""
+    """``version`` is the active one afterwards: a new one, or the old where nothing in the fit changed; ``ground`` is
+    what stands then, where the decision was worked out on it. The flips of ``impact`` carry no texts."""
 
     version: ClassifierVersion | None
     change: Change
     impact: Impact
     fit_ms: float
     made_version: bool
+    ground: Basis | None = None
 
 
 # ---------------------------------------------------------------------------------------------------------- the public verbs
@@ -119,8 +121,9 @@ def undo(change: Change, *, by: Actor, base_version: int | None = None, reason: 
 def _fit_set_plan(artifact: Artifact, by: Actor, fit_set: str) -> Plan:
     if fit_set not in FitSet.values:
         raise Invalid(f"{fit_set!r} is no source of examples.", field="fit_set", hint="Use generated, mined or mixed.")
-    exemplars = {e.public_id: e for e in Exemplar.objects.filter(artifact=artifact)}
-    return Plan(artifact=artifact, by=by, exemplars=exemplars, fit_set=fit_set)
+    plan = start_plan(artifact, by)
+    plan.fit_set = fit_set
+    return plan
 
 
 def _undoable(change: Change) -> Artifact:
@@ -138,6 +141,54 @@ def _undo_plan(artifact: Artifact, by: Actor, change: Change) -> Plan:
 
 
 # ------------------------------------------------------------------------------------------------------- preview and apply
+@dataclass(frozen=True, eq=False)
+class _Prepared:
+    """A decision worked out without any lock. It may be written as long as the inventory's ``stamp`` is still the same."""
+
+    stamp: tuple[int, ...]
+    plan: Plan
+    ground: Basis | None
+    known: dict[str, embedding.Vectors]
+    draft: Draft | None
+    effect: Impact
+
+
+def _stamp(inventory: Inventory) -> tuple[int, ...]:
+    """The revision numbers that every write to what a decision stands on bumps."""
+    return (inventory.release, inventory.log_revision, inventory.label_revision, inventory.exemplar_revision)
+
+
+def _prepared(
+    artifact: Artifact,
+    make: PlanMaker,
+    by: Actor,
+    check: Callable[[], ClassifierVersion | None],
+    *,
+    known: dict[str, embedding.Vectors] | None = None,
+    preview: bool = False,
+) -> _Prepared:
+    """Work a decision out: its plan, the draft and the effect. Without ``known`` the texts are embedded here.
+
+    ``check`` gives the active version, or raises: before the steps are looked at, which on another version mean something
+    else. A preview also looks for the look-alike to go with a promotion, and carries the texts of its flips.
+    """
+    inventory = fit.fresh_inventory(artifact.inventory_id)  # first: what is written after this moves its stamp
+    active = check()
+    plan = make(artifact, by)
+    point = current_point(inventory)
+    base_version = active.number if active else None
+    if point.centre is None:
+        warnings = ["The first fit of this inventory will fix its centre."] if preview else []
+        effect = Impact(base_version=base_version, warnings=warnings)
+        return _Prepared(_stamp(inventory), plan, None, known or {}, None, effect)
+    if known is None:
+        known = _known_vectors(plan, inventory)
+    ground = fit.basis(artifact, point=point, inventory=inventory, base=active, fit_set=plan.setting.fit_set)
+    draft = _drafted(plan, ground, known)
+    effect = _assessed(plan, ground, draft, known, preview=preview)
+    return _Prepared(_stamp(inventory), plan, ground, known, draft, effect)
+
+
 def _rows(plan: Plan) -> list[Exemplar]:
     return fit.fit_order(e for e in plan.exemplars.values() if fit.in_fit(e, plan.fit_set))
 
@@ -172,14 +223,14 @@ def _drafted(plan: Plan, ground: Basis, known: dict[str, embedding.Vectors]) -> 
 
 
 def _assessed(
-    plan: Plan, ground: Basis, draft: Draft | None, known: dict[str, embedding.Vectors], *, offer: bool = False
+    plan: Plan, ground: Basis, draft: Draft | None, known: dict[str, embedding.Vectors], *, preview: bool
 ) -> Impact:
-    """The effect; with ``offer`` also the look-alike to go with a promotion, which only a preview needs."""
+    """The effect; a preview's has the flips' texts and the look-alike to go with a promotion as well."""
     dropped = {pin.pk for pin in plan.dropped_pins}
     pins = [p for p in Pin.objects.current().filter(artifact=plan.artifact) if p.pk not in dropped]
     added = [e for before, e in plan.touched.values() if before is None or before["status"] != e.status]
-    result = impact.assess(ground, draft, pins=pins, cured=plan.cured, added=added)
-    if not offer:
+    result = impact.assess(ground, draft, pins=pins, cured=plan.cured, added=added, with_texts=preview)
+    if not preview:
         return result
     promoted = [e for e in added if e.polarity == Polarity.SIGNAL and e.status == ExemplarStatus.PROMOTED]
     if len(promoted) == 1 and len(plan.touched) == 1 and len(ground.states):
@@ -191,19 +242,12 @@ def _assessed(
 
 
 def _preview(artifact: Artifact, make: PlanMaker, by: Actor) -> Impact:
-    plan = make(artifact, by)
-    point = current_point(artifact.inventory)
-    if point.centre is None:
-        return Impact(base_version=None, warnings=["The first fit of this inventory will fix its centre."])
-    known = _known_vectors(plan, artifact.inventory)
-    ground = fit.basis(artifact)
-    return _assessed(plan, ground, _drafted(plan, ground, known), known, offer=True)
+    return _prepared(artifact, make, by, lambda: fit.active_version(artifact), preview=True).effect
 
 
-def _check_base(artifact: Artifact, base_version: int | None, *, whole: bool = True) -> ClassifierVersion | None:
-    """The active version (or only its number and maker), if it is the one the caller looked at. Raises Conflict."""
-    rows = ClassifierVersion.objects.current().filter(artifact=artifact)
-    active = fit.active_version(artifact) if whole else rows.only("number", "actor").first()
+def _check_base(artifact: Artifact, base_version: int | None) -> ClassifierVersion | None:
+    """The active version, if it is the one the caller looked at. Raises Conflict."""
+    active = fit.active_version(artifact)
     current = active.number if active else None
     if current != base_version:
         raise Conflict(
@@ -226,33 +270,28 @@ def _apply(
     action: str,
     reverts: Change | None = None,
 ) -> Applied:
-    _check_base(
-        artifact, base_version, whole=False
-    )  # before the steps are looked at: elsewhere they mean something else
-    early = make(artifact, by)
-    if _both_sides(_rows(early)):
+    """Work the decision out, then lock and write it: as it is where nothing was written meanwhile, else worked out again."""
+
+    def check() -> ClassifierVersion | None:
+        return _check_base(artifact, base_version)
+
+    ready = _prepared(artifact, make, by, check)
+    if ready.ground is None and _both_sides(_rows(ready.plan)):
         fit.ensure_centre(artifact.inventory, by=by)
-    known = _known_vectors(early, artifact.inventory)
-    pin_data = {id(p): _pin_vectors(p, artifact.inventory) for p in early.new_pins}  # may embed: before the transaction
-    texts_of_pins = [pin_data[id(p)] for p in early.new_pins]
+        ready = _prepared(artifact, make, by, check)
+    pin_vectors = [_pin_vectors(pin, artifact.inventory) for pin in ready.plan.new_pins]  # may embed
     with refusing_collisions(), transaction.atomic():
-        artifact = lock_artifact(artifact)
-        active = _check_base(artifact, base_version)
-        if artifact.settings.get(to_release__isnull=True).status == Status.ARCHIVED:
+        locked = lock_artifact(artifact).inventory
+        if _stamp(locked) != ready.stamp:
+            ready = _prepared(artifact, make, by, check, known=ready.known)
+        if ready.plan.setting.status == Status.ARCHIVED:
             raise Conflict(f"{artifact.key} is archived.", hint="Restore it first.")
-        plan = make(artifact, by)
-        draft, effect, ground = None, Impact(base_version=base_version), None
-        point = current_point(artifact.inventory)
-        if point.centre is not None:
-            ground = fit.basis(artifact, point=point, base=active)
-            draft = _drafted(plan, ground, known)
-            effect = _assessed(plan, ground, draft, known)
-        if effect.needs_reason(artifact.inventory.target_recall) and not reason.strip() and action != "undo":
-            what = "a pin breaks" if effect.broken_pins else "recall falls under the target"
+        if ready.effect.needs_reason(locked.target_recall) and not reason.strip() and action != "undo":
+            what = "a pin breaks" if ready.effect.broken_pins else "recall falls under the target"
             raise Invalid(f"Say why: {what}.", field="reason", hint="The reason is kept with the version.")
         summary = f"{artifact.key}: {action.replace('_', ' ')}"
-        with revision(artifact.inventory, by=by, summary=summary, reason=reason) as step:
-            return _write(plan, draft, effect, step, texts_of_pins, ground, action=action, reverts=reverts)
+        with revision(artifact.inventory, by=by, summary=summary, reason=reason, locked=locked) as step:
+            return _write(ready, step, pin_vectors, action=action, reverts=reverts)
 
 
 @contextmanager
@@ -267,19 +306,11 @@ def refusing_collisions() -> Iterator[None]:
 
 
 def _write(
-    plan: Plan,
-    draft: Draft | None,
-    effect: Impact,
-    step: Revision,
-    pin_vectors: list[dict[str, Any]],
-    ground: Basis | None,
-    *,
-    action: str,
-    reverts: Change | None,
+    ready: _Prepared, step: Revision, pin_vectors: list[dict[str, Any]], *, action: str, reverts: Change | None
 ) -> Applied:
+    plan, draft, setting = ready.plan, ready.draft, ready.plan.setting
     artifact = plan.artifact
-    setting = artifact.settings.get(to_release__isnull=True)
-    base = ground.base if ground else None
+    base = ready.ground.base if ready.ground else None
     before: dict[str, Any] = {"version": base.number if base else None, "fit_set": setting.fit_set, "exemplars": {}}
     after: dict[str, Any] = {"version": before["version"], "fit_set": plan.fit_set, "exemplars": {}}
     for public_id, (earlier, exemplar) in plan.touched.items():
@@ -304,8 +335,9 @@ def _write(
         after=after,
         reverts=reverts,
     )
-    effect.makes_version = draft is not None
-    return Applied(version, change, effect, draft.fit_ms if draft else 0.0, draft is not None)
+    ready.effect.makes_version = draft is not None
+    ground = ready.ground.onto(version) if ready.ground else None
+    return Applied(version, change, ready.effect, draft.fit_ms if draft else 0.0, draft is not None, ground)
 
 
 def _replace_fit_set(setting: ArtifactSetting, fit_set: str, step: Revision) -> None:

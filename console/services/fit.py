@@ -3,7 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from importlib.metadata import version as library_version
 from typing import Any, Literal
@@ -63,7 +63,7 @@ def fit_order(exemplars: Iterable[Exemplar]) -> list[Exemplar]:
 
 @dataclass(frozen=True, eq=False)
 class Basis:
-    """What every draft of one artifact stands on, read once per request."""
+    """What every draft of one artifact stands on, read once per request; ``inventory`` was read for it, with its judge."""
 
     artifact: Artifact
     inventory: Inventory
@@ -80,11 +80,21 @@ class Basis:
     @cached_property
     def labels(self) -> table.Labels:
         """Read once: a draft, its offset, its metrics and its effect ask for them in turn."""
-        return table.labels_of(self.inventory, self.states, self.artifact)
+        return table.labels_of(self.inventory, self.states, self.artifact, fresh=True)
+
+    def onto(self, version: ClassifierVersion | None) -> "Basis":
+        """The same reading, with ``version`` as the active one: what stands after a write."""
+        result = replace(self, base=version, fit_set=version.fit_set if version else self.fit_set)
+        result.__dict__["labels"] = self.labels
+        return result
 
 
 def active_version(artifact: Artifact) -> ClassifierVersion | None:
     return ClassifierVersion.objects.current().select_related("centre").filter(artifact=artifact).first()
+
+
+def fresh_inventory(pk: int) -> Inventory:
+    return Inventory.objects.select_related("judge").get(pk=pk)
 
 
 def basis(
@@ -93,12 +103,13 @@ def basis(
     point: OperatingPoint | None = None,
     inventory: Inventory | None = None,
     base: ClassifierVersion | None = None,
+    fit_set: str | None = None,
 ) -> Basis:
-    """The present state of one artifact; what the caller has read already is not read again.
+    """The present state of one artifact; what the caller has read already, just now, is not read again.
 
     Raises Invalid before the inventory's first fit has fixed a centre.
     """
-    inventory = inventory or Inventory.objects.select_related("judge").get(pk=artifact.inventory_id)
+    inventory = inventory or fresh_inventory(artifact.inventory_id)
     point = point or current_point(inventory)
     if point.centre is None:
         raise Invalid("This inventory has no centre yet.", hint="Run the first fit (refit), which fixes it.")
@@ -108,15 +119,18 @@ def basis(
         point=point,
         centre=point.centre,
         base=base or active_version(artifact),
-        fit_set=artifact.settings.get(to_release__isnull=True).fit_set,
-        states=table.state_table(inventory, point.centre),
+        fit_set=fit_set or artifact.settings.get(to_release__isnull=True).fit_set,
+        states=table.state_table(inventory, point.centre, fresh=True),
     )
 
 
 # ---------------------------------------------------------------------------------------------------------------- drafts
 @dataclass(frozen=True, eq=False)
 class Draft:
-    """A version in memory. ``margins`` (S,) at every state of the basis; ``left_out`` (S,) states of leaking scenarios."""
+    """A version in memory. ``margins`` (S,) at every state of the basis; ``left_out`` (S,) states of leaking scenarios.
+
+    ``vectors`` (n, d) are the exemplars' centred ones, none for a copy of an older version.
+    """
 
     basis: Basis
     exemplars: tuple[Exemplar, ...]
@@ -127,6 +141,7 @@ class Draft:
     left_out: NDArray[np.bool_]
     metrics: dict[str, Any]
     fit_ms: float
+    vectors: embedding.Vectors | None = None
 
     @property
     def cutoff(self) -> float:
@@ -190,6 +205,7 @@ def draft_version(
         left_out=left_out,
         metrics=metrics_of(basis, margins, cut_off(basis.point.theta, offset), left_out),
         fit_ms=fit_ms,
+        vectors=vectors,
     )
 
 
@@ -212,16 +228,16 @@ def origin_scenarios(inventory: Inventory) -> dict[int, str]:
 
 def leaking_states(basis: Basis, exemplars: Iterable[Exemplar]) -> NDArray[np.bool_]:
     """(S,) states of every scenario that gave an exemplar to this version or to the one it replaces (the leakage fence)."""
-    origins = {e.origin_id for e in exemplars if e.origin_id}
-    names: set[str] = set()
-    if basis.base:
-        ids = [row["id"] for row in basis.base.exemplars]
-        rows = Exemplar.objects.filter(pk__in=ids, origin__isnull=False)
-        for origin, scenario in rows.values_list("origin_id", "origin__conversation__scenario"):
-            origins.discard(origin)
-            names.add(scenario)
-    if origins:
-        names |= set(QueryState.objects.filter(pk__in=origins).values_list("conversation__scenario", flat=True))
+    names = set(table.scenarios_of(basis.base)) if basis.base else set()
+    unknown: set[int] = set()
+    for origin in {e.origin_id for e in exemplars if e.origin_id}:
+        position = basis.states.positions.get(origin)
+        if position is None:  # not embedded yet
+            unknown.add(origin)
+        else:
+            names.add(basis.states.scenarios[basis.states.scenario[position]])
+    if unknown:
+        names |= set(QueryState.objects.filter(pk__in=unknown).values_list("conversation__scenario", flat=True))
     if not names:
         return np.zeros(len(basis.states), dtype=bool)
     return basis.states.in_scenarios(names)
@@ -313,6 +329,10 @@ def save_version(draft: Draft, revision: Revision, *, reason: str = "") -> Class
     )
 
 
+def _highest(artifact: Artifact) -> int:
+    return ClassifierVersion.objects.filter(artifact=artifact).aggregate(n=Max("number"))["n"] or 0
+
+
 def store_version(revision: Revision, basis: Basis, **content: Any) -> ClassifierVersion:
     """Close the base (its row count checked) and insert the next number."""
     artifact, base = basis.artifact, basis.base
@@ -324,7 +344,7 @@ def store_version(revision: Revision, basis: Basis, **content: Any) -> Classifie
             base_version=base.number,
             current_version=newest.number if newest else None,
         )
-    number = ClassifierVersion.objects.filter(artifact=artifact).aggregate(n=Max("number"))["n"] or 0
+    number = base.number if base else _highest(artifact)  # the newest has the highest; the constraint has the last word
     return ClassifierVersion.objects.create(
         artifact=artifact,
         number=number + 1,
@@ -405,7 +425,7 @@ def refit(
     raw = embed.vectors(encoder, texts)
     known = {vector_key(encoder.id, text): row for text, row in zip(texts, raw, strict=True)}
     point = current_point(inventory)
-    fresh = Inventory.objects.select_related("judge").get(pk=inventory.pk)
+    fresh = fresh_inventory(inventory.pk)
     drafts = []
     for artifact in chosen:
         ground = basis(artifact, point=point, inventory=fresh)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from console.models import Conversation, Dependency, Exemplar, ExemplarStatus, Message, Pin, Polarity, QueryState
 from console.services import table
-from console.services.fit import Basis, Draft, exemplar_vectors, metrics_of, precision_of, recall_of
+from console.services.fit import Basis, Draft, metrics_of, precision_of, recall_of
 from console.services.runtime import conversation_vectors, runtime
 from sq_core import embedding
 from sq_core.bundle import Bundle
@@ -117,8 +117,12 @@ def assess(
     pins: Sequence[Pin],
     cured: Sequence[int] = (),
     added: Iterable[Exemplar] = (),
+    with_texts: bool = True,
 ) -> Impact:
-    """Compare the draft with the active version on every embedded state; ``draft`` None = the classifier stays as it is."""
+    """Compare the draft with the active version on every embedded state; ``draft`` None = the classifier stays as it is.
+
+    Without ``with_texts`` the flips carry state ids and margins only, which is all that an answer's rows need.
+    """
     base = ground.base
     impact = Impact(base_version=base.number if base else None, states=len(ground.states))
     before = _before(ground)
@@ -130,7 +134,7 @@ def assess(
     if draft is None:
         impact.fired_after = impact.fired_before
         return impact
-    _compare(impact, ground, before, draft)
+    _compare(impact, ground, before, draft, with_texts=with_texts)
     impact.pins = [
         PinResult(
             pin.public_id,
@@ -163,7 +167,7 @@ def _before(ground: Basis) -> _Before:
     return _Before(margins, margins > cut_off(ground.point.theta, ground.base.offset))
 
 
-def _compare(impact: Impact, ground: Basis, before: _Before, draft: Draft) -> None:
+def _compare(impact: Impact, ground: Basis, before: _Before, draft: Draft, *, with_texts: bool) -> None:
     after = draft.margins > draft.cutoff
     labels = ground.labels
     start, stop = ~before.fired & after, before.fired & ~after
@@ -173,7 +177,12 @@ def _compare(impact: Impact, ground: Basis, before: _Before, draft: Draft) -> No
     impact.started_not_needed = int((start & labels.judged & ~labels.relevant).sum())
     impact.started_unjudged = int((start & ~labels.judged).sum())
     impact.started, impact.stopped = flips(
-        ground, (np.flatnonzero(start), np.flatnonzero(stop)), labels, before.margins, draft.margins
+        ground,
+        (np.flatnonzero(start), np.flatnonzero(stop)),
+        labels,
+        before.margins,
+        draft.margins,
+        with_texts=with_texts,
     )
     impact.fired_after = int(after.sum())
     impact.left_out = int(draft.left_out.sum())
@@ -198,19 +207,32 @@ def flips(
     labels: table.Labels,
     before: NDArray[np.float64] | None,
     after: NDArray[np.float64],
+    *,
+    with_texts: bool = True,
 ) -> list[list[Flip]]:
     """Each list of positions of the state table as turns, those the judge finds needed first, then the strongest."""
     orders = [sorted(positions, key=lambda p: (-int(labels.relevant[p]), -after[p], p))[:LISTED] for positions in lists]
-    texts = state_texts([int(ground.states.state_ids[p]) for order in orders for p in order])
+    texts = state_texts([int(ground.states.state_ids[p]) for order in orders for p in order]) if with_texts else {}
 
     def flip(position: np.intp) -> Flip:
         pk = int(ground.states.state_ids[position])
-        external, public, turn, text = texts[pk]
+        external, public, turn, text = texts.get(pk, ("", "", int(ground.states.user_turns[position]), ""))
         needed = bool(labels.relevant[position]) if labels.judged[position] else None
         earlier = float(before[position]) if before is not None else None
         return Flip(pk, external, public, turn, text, needed, earlier, float(after[position]))
 
     return [[flip(p) for p in order] for order in orders]
+
+
+def read_texts(impact: Impact) -> None:
+    """Fill in the texts of flips that were assessed without them."""
+    texts = state_texts([flip.state_id for flip in (*impact.started, *impact.stopped)])
+
+    def told(row: Flip) -> Flip:
+        external, public, turn, text = texts[row.state_id]
+        return replace(row, conversation=external, conversation_public_id=public, user_turn=turn, text=text)
+
+    impact.started, impact.stopped = [told(row) for row in impact.started], [told(row) for row in impact.stopped]
 
 
 def state_texts(ids: Sequence[int]) -> dict[int, tuple[str, str, int, str]]:
@@ -261,9 +283,9 @@ def warnings(draft: Draft, added: Sequence[Exemplar]) -> list[str]:
     """Near-duplicates among the new examples, and a mix of sources on one side."""
     result = []
     ids = {e.public_id for e in added}
-    if ids:
+    if ids and draft.vectors is not None:
         keys = [e.public_id for e in draft.exemplars]
-        raw = _draft_vectors(draft)
+        raw = draft.vectors.astype(np.float64)
         for row, key in enumerate(keys):
             if key not in ids:
                 continue
@@ -283,11 +305,6 @@ def warnings(draft: Draft, added: Sequence[Exemplar]) -> list[str]:
             f"Sources are mixed: {len(draft.exemplars) - real} written by AI or by hand, {real} from real chats."
         )
     return result
-
-
-def _draft_vectors(draft: Draft) -> NDArray[np.float64]:
-    raw = exemplar_vectors(draft.exemplars, draft.basis.point.encoder_id, {})
-    return embedding.centre_and_normalise(raw, draft.basis.core_centre).astype(np.float64)
 
 
 def others_changed(ground: Basis, classifier: Classifier, flipped: NDArray[np.intp]) -> list[str]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from django.db import transaction
+from django.db.models import F
 from django.utils import timezone
 
 from console.models import Artifact, ArtifactText, Exemplar, ExemplarStatus, Inventory
@@ -116,6 +117,7 @@ def _store(inventory: Inventory, batch: list[_Text], report: Report, *, by: Acto
             else:
                 report.duplicates += 1
         Exemplar.objects.bulk_create(fresh)
+        Inventory.objects.filter(pk=inventory.pk).update(exemplar_revision=F("exemplar_revision") + 1)
         report.stored += len(fresh)
 
 

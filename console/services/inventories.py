@@ -1,7 +1,7 @@
 """Inventories, made with encoder and first operating point; θ, pooling, expiry change by new operating points."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from django.core.exceptions import ValidationError
@@ -206,6 +206,39 @@ def new_point(
         reverts=reverts,
     )
     return point
+
+
+POINT_FIELDS = ("theta", "pooling", "expiry_others", "expiry_turns", "target_recall", "calibration")
+
+
+def put_point_back(
+    r: Revision,
+    wanted: OperatingPoint,
+    *,
+    action: str,
+    fields: Iterable[str] = POINT_FIELDS,
+    reverts: Change | None = None,
+) -> OperatingPoint | None:
+    """The ``fields`` of an earlier operating point again, in a new one of the open revision; centre and background, once
+    fixed, stay. None when nothing differs.
+
+    A calibration holds for its θ, pooling and centre: it comes back, or stays, only beside those.
+    """
+    now = current_point(r.inventory)
+    values = {field: getattr(wanted if field in fields else now, field) for field in POINT_FIELDS}
+
+    def beside(point: OperatingPoint) -> bool:
+        return (values["theta"], values["pooling"]) == (point.theta, point.pooling)
+
+    if not (beside(wanted) and wanted.centre_id == now.centre_id and "calibration" in fields):
+        values["calibration"] = now.calibration if beside(now) and "calibration" not in fields else None
+    changed = {field: value for field, value in values.items() if getattr(now, field) != value}
+    if not changed:
+        return None
+    if "target_recall" in changed:
+        r.inventory.target_recall = changed["target_recall"]
+        r.inventory.save(update_fields=["target_recall"])
+    return new_point(r, action=action, reverts=reverts, **changed)
 
 
 def point_record(point: OperatingPoint) -> dict[str, Any]:

@@ -6,10 +6,21 @@ from typing import Any
 
 from django.utils import timezone
 
-from console.models import Artifact, Exemplar, ExemplarStatus, Message, Pin, Polarity, QueryState, Source, ViewKind
+from console.models import (
+    Artifact,
+    ArtifactSetting,
+    Exemplar,
+    ExemplarStatus,
+    Message,
+    Pin,
+    Polarity,
+    QueryState,
+    Source,
+    ViewKind,
+)
 from console.models.base import new_public_id
 from console.services.actor import Actor
-from console.services.artifacts import checked_exemplar, exemplar_digest
+from console.services.artifacts import checked_exemplar, current_setting, exemplar_digest
 from console.services.embed import to_message
 from console.services.errors import Conflict, Invalid, NotFound
 from sq_core.conversation import render
@@ -53,6 +64,7 @@ class Plan:
     artifact: Artifact
     by: Actor
     exemplars: dict[str, Exemplar]
+    setting: ArtifactSetting
     fit_set: str
     touched: dict[str, tuple[dict[str, Any] | None, Exemplar]] = field(default_factory=dict)
     new_pins: list[PinDraft] = field(default_factory=list)
@@ -86,17 +98,19 @@ def side(value: str | None) -> str:
     return normal
 
 
+def start_plan(artifact: Artifact, by: Actor) -> Plan:
+    """The present exemplars and settings; nothing decided yet."""
+    setting = current_setting(artifact)
+    exemplars = {e.public_id: e for e in Exemplar.objects.filter(artifact=artifact)}
+    return Plan(artifact=artifact, by=by, exemplars=exemplars, setting=setting, fit_set=setting.fit_set)
+
+
 def make_plan(artifact: Artifact, steps: Sequence[Step], by: Actor) -> Plan:
     """Apply ``steps`` in order to the present exemplars, in memory. Raises Invalid, NotFound or Conflict."""
     if not steps:
         raise Invalid("There is nothing to do.", field="changes", hint="Name at least one change.")
-    plan = Plan(
-        artifact=artifact,
-        by=by,
-        exemplars={e.public_id: e for e in Exemplar.objects.filter(artifact=artifact)},
-        fit_set=artifact.settings.get(to_release__isnull=True).fit_set,
-        turns=_turns(artifact, {step.state for step in steps if step.state is not None}),
-    )
+    plan = start_plan(artifact, by)
+    plan.turns = _turns(artifact, {step.state for step in steps if step.state is not None})
     for step in steps:
         action = ACTIONS.get(step.action)
         if action is None:
@@ -311,13 +325,9 @@ def restoring_plan(artifact: Artifact, by: Actor, *, before: dict[str, Any], aft
 
     Raises Conflict where somebody has decided on one of them again since; their decision stands.
     """
-    plan = Plan(
-        artifact=artifact,
-        by=by,
-        exemplars={e.public_id: e for e in Exemplar.objects.filter(artifact=artifact)},
-        fit_set=before.get("fit_set") or artifact.settings.get(to_release__isnull=True).fit_set,
-        forces_version=before.get("version") != after.get("version"),
-    )
+    plan = start_plan(artifact, by)
+    plan.fit_set = before.get("fit_set") or plan.fit_set
+    plan.forces_version = before.get("version") != after.get("version")
     for public_id, then in after.get("exemplars", {}).items():
         exemplar = plan.exemplars.get(public_id)
         if exemplar is None:

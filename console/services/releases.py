@@ -20,7 +20,7 @@ from console.models import (
 from console.services import audit, curate, fit, impact, table
 from console.services.actor import Actor
 from console.services.errors import Invalid, NotFound
-from console.services.inventories import current_point, new_point, point_record
+from console.services.inventories import point_record, put_point_back
 from console.services.revision import Revision, revision
 from sq_core.scoring import cut_off
 
@@ -184,7 +184,8 @@ def _flips(
 def rollback_all(inventory: Inventory, number: int, *, by: Actor, reason: str) -> Release:
     """A new release with the content of an old one: versions, settings, texts, pins, dependencies, operating point.
 
-    What came later is retired, not erased; numbers never go back. Raises Invalid without a reason.
+    What came later is retired, not erased; numbers never go back. The centre, once fixed, stays, and so does the version
+    of a policy that had none then. Raises Invalid without a reason.
     """
     if not reason.strip():
         raise Invalid("Say why everything goes back.", field="reason", hint="The reason is kept with the release.")
@@ -192,7 +193,7 @@ def rollback_all(inventory: Inventory, number: int, *, by: Actor, reason: str) -
     with transaction.atomic():
         artifacts = list(Artifact.objects.select_for_update().filter(inventory=inventory).select_related("inventory"))
         with revision(inventory, by=by, summary=f"Everything back to release {number}", reason=reason) as step:
-            _restore_point(step, number)
+            put_point_back(step, OperatingPoint.objects.at(number).get(inventory=inventory), action="restore")
             for artifact in artifacts:
                 _restore_carried(step, artifact, number)
             for artifact in artifacts:
@@ -204,16 +205,8 @@ def rollback_all(inventory: Inventory, number: int, *, by: Actor, reason: str) -
                 before={"release": step.number - 1},
                 after={"release": step.number, "content_of": number},
             )
-            return step.release
-
-
-def _restore_point(step: Revision, number: int) -> None:
-    wanted = OperatingPoint.objects.at(number).get(inventory=step.inventory)
-    current = current_point(step.inventory)
-    if wanted.pk == current.pk or wanted.centre_id is None:
-        return  # the centre, once fixed, stays
-    names = ("theta", "pooling", "expiry_others", "expiry_turns", "target_recall", "calibration")
-    new_point(step, action="restore", **{name: getattr(wanted, name) for name in names})
+        inventory.refresh_from_db(fields=["target_recall"])
+        return step.release
 
 
 def _restore_carried(step: Revision, artifact: Artifact, number: int) -> None:

@@ -72,14 +72,16 @@ class Revision:
 
 
 @contextmanager
-def revision(inventory: Inventory, *, by: Actor, summary: str, reason: str = "") -> Iterator[Revision]:
-    """Open the next release of ``inventory`` inside one transaction.
+def revision(
+    inventory: Inventory, *, by: Actor, summary: str, reason: str = "", locked: Inventory | None = None
+) -> Iterator[Revision]:
+    """Open the next release of ``inventory`` inside one transaction; ``locked`` is its row, where the caller holds the lock.
 
     Lock order everywhere: the artifact first (``lock_artifact``), then the inventory (here). The passed object is
     refreshed, so that the caller sees the numbers just written.
     """
     with transaction.atomic():
-        locked = Inventory.objects.select_for_update().get(pk=inventory.pk)
+        locked = locked or Inventory.objects.select_for_update().get(pk=inventory.pk)
         locked.release += 1
         release = Release.objects.create(
             inventory=locked, number=locked.release, actor=by.name, summary=summary[:300], reason=reason
@@ -95,5 +97,5 @@ def revision(inventory: Inventory, *, by: Actor, summary: str, reason: str = "")
 
 
 def lock_artifact(artifact: Artifact) -> Artifact:
-    """The artifact's row, locked until the transaction ends (PostgreSQL; SQLite's IMMEDIATE holds the whole file)."""
+    """The artifact's row and its inventory's, locked until the transaction ends (SQLite's IMMEDIATE holds the whole file)."""
     return Artifact.objects.select_for_update().select_related("inventory").get(pk=artifact.pk)

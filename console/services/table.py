@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 import numpy as np
+from django.db import transaction
 from numpy.typing import NDArray
 
 from console.models import (
     Artifact,
     Centre,
     ClassifierVersion,
+    Exemplar,
     Inventory,
     JudgeKind,
     Judgement,
@@ -67,16 +69,23 @@ class Cache:
             self._bytes = 0
 
 
+def committed(cache: Cache, key: Hashable, build: Callable[[], T]) -> T:
+    """From the cache, but not inside a transaction: what it has written may never come to be."""
+    return build() if transaction.get_connection().in_atomic_block else cache.get(key, build)
+
+
 MEGABYTE = 2**20
 _tables = Cache(
     4, most=1024 * MEGABYTE, bytes_of=lambda table: table.views.cumulative.nbytes + table.views.turns.nbytes
 )
 _labels = Cache(16, most=256 * MEGABYTE, bytes_of=lambda labels: sum(2 * mine.score.nbytes for mine in labels.values()))
+_texts = Cache(16)
+_scenarios = Cache(2_000)
 _margins = Cache(5_000, most=512 * MEGABYTE, bytes_of=lambda margins: margins.nbytes)
 
 
 def clear_caches() -> None:
-    for cache in (_tables, _labels, _margins):
+    for cache in (_tables, _labels, _texts, _scenarios, _margins):
         cache.clear()
 
 
@@ -110,9 +119,14 @@ def core_centre(centre: Centre) -> embedding.Centre:
     return embedding.Centre.from_bytes(bytes(centre.vector))
 
 
-def state_table(inventory: Inventory, centre: Centre) -> StateTable:
-    """The table under the inventory's encoder and ``centre``; embeds nothing: states without vectors are absent."""
-    log_revision = Inventory.objects.values_list("log_revision", flat=True).get(pk=inventory.pk)
+def state_table(inventory: Inventory, centre: Centre, *, fresh: bool = False) -> StateTable:
+    """The table under the inventory's encoder and ``centre``; embeds nothing: states without vectors are absent.
+
+    ``fresh``: the row was read just now, its revision numbers need not be read again.
+    """
+    log_revision = inventory.log_revision
+    if not fresh:
+        log_revision = Inventory.objects.values_list("log_revision", flat=True).get(pk=inventory.pk)
     key = (inventory.pk, centre.encoder_id, centre.digest, RENDERER_VERSION, log_revision)
     return _tables.get(key, lambda: _build(inventory, centre, key))
 
@@ -166,6 +180,14 @@ def _gather(keys: list[str], centre: embedding.Centre, dimension: int) -> embedd
     return result
 
 
+def scenarios_of(version: ClassifierVersion) -> frozenset[str]:
+    """The scenarios that gave this version an exemplar; neither ever changes."""
+    ids = tuple(row["id"] for row in version.exemplars)
+    rows = Exemplar.objects.filter(pk__in=ids, origin__isnull=False)
+    names = rows.values_list("origin__conversation__scenario", flat=True)
+    return committed(_scenarios, ids, lambda: frozenset(names))
+
+
 # -------------------------------------------------------------------------------------------------------------- margins
 def classifier_of(version: ClassifierVersion) -> Classifier:
     return Classifier.from_bytes(bytes(version.weights), version.bias, version.offset)
@@ -199,19 +221,24 @@ class Labels:
         return self.score >= self.pass_mark
 
 
-def labels_of(inventory: Inventory, table: StateTable, artifact: Artifact) -> Labels:
+def labels_of(inventory: Inventory, table: StateTable, artifact: Artifact, *, fresh: bool = False) -> Labels:
     """The labels given for the artifact's current text."""
-    return all_labels(inventory, table)[artifact.pk]
+    return all_labels(inventory, table, fresh=fresh)[artifact.pk]
 
 
-def all_labels(inventory: Inventory, table: StateTable) -> dict[int, Labels]:
-    """Labels per artifact id (every artifact of the inventory has an entry)."""
-    inventory = Inventory.objects.select_related("judge").get(pk=inventory.pk)
-    texts = dict(
-        Artifact.objects.filter(inventory=inventory, texts__to_release__isnull=True).values_list("texts__id", "pk")
-    )
+def all_labels(inventory: Inventory, table: StateTable, *, fresh: bool = False) -> dict[int, Labels]:
+    """Labels per artifact id (every artifact of the inventory has an entry). ``fresh`` as in `state_table`."""
+    if not fresh:
+        inventory = Inventory.objects.select_related("judge").get(pk=inventory.pk)
+    texts = committed(_texts, (inventory.pk, inventory.release), lambda: _current_texts(inventory))
     key = (table.key, inventory.label_revision, inventory.judge_id, hash(frozenset(texts.items())))
     return _labels.get(key, lambda: _read_labels(inventory, table, texts))
+
+
+def _current_texts(inventory: Inventory) -> dict[int, int]:
+    """Artifact id per current text id; only a release changes them."""
+    rows = Artifact.objects.filter(inventory=inventory, texts__to_release__isnull=True)
+    return dict(rows.values_list("texts__id", "pk"))
 
 
 def _read_labels(inventory: Inventory, table: StateTable, texts: dict[int, int]) -> dict[int, Labels]:

@@ -45,9 +45,12 @@ class Ground:
     setting: ArtifactSetting
     point: OperatingPoint
     version: ClassifierVersion | None
+    given: fit.Basis | None = None  # read for a decision that was just written
 
     @cached_property
     def basis(self) -> fit.Basis | None:
+        if self.given is not None:
+            return self.given
         if self.point.centre is None:
             return None
         return fit.Basis(
@@ -102,8 +105,13 @@ class Ground:
         )
 
 
-def ground(inventory: Inventory, key: str, *, version: ClassifierVersion | None = None) -> Ground:
-    """``version`` is the active one, where it has just been made. Raises NotFound for a policy of no such key."""
+def ground(
+    inventory: Inventory, key: str, *, version: ClassifierVersion | None = None, basis: fit.Basis | None = None
+) -> Ground:
+    """``version`` is the active one and ``basis`` what it stands on, where it has just been made.
+
+    Raises NotFound for a policy of no such key.
+    """
     artifact = version.artifact if version else artifacts.get_artifact(inventory, key)
     artifact.inventory = inventory
     version = version or fit.active_version(artifact)
@@ -112,8 +120,9 @@ def ground(inventory: Inventory, key: str, *, version: ClassifierVersion | None 
         inventory=inventory,
         text=artifacts.current_text(artifact),
         setting=artifacts.current_setting(artifact),
-        point=current_point(inventory),
+        point=basis.point if basis else current_point(inventory),
         version=version,
+        given=basis,
     )
 
 

@@ -19,6 +19,7 @@ from console.presenters import labels
 from console.services import artifacts, curate, fit, idempotency, workbench
 from console.services.curate import Applied
 from console.services.errors import Conflict, Invalid, Malformed
+from console.services.fit import Basis
 from console.services.idempotency import InFlight
 from console.services.plan import Step
 from console.services.workbench import Ground
@@ -104,10 +105,11 @@ def _taken(request: Request, key: str, asked: Asked, write: Callable[[], Applied
 
 @dataclass(frozen=True)
 class Done:
-    """What was written, as the answer says it; ``version`` is the active one where it has just been made."""
+    """What was written, as the answer says it; ``version`` and ``basis`` are what stands now, where it was just written."""
 
     record: dict[str, Any]
     version: ClassifierVersion | None = None
+    basis: Basis | None = None
 
 
 def once(request: Request, write: Callable[[], Applied]) -> Done:
@@ -131,7 +133,8 @@ def once(request: Request, write: Callable[[], Applied]) -> Done:
 
 
 def _record(done: Applied, request: Request) -> Done:
-    request.inventory.refresh_from_db(fields=["release", "live_release"])
+    written = done.change.inventory
+    request.inventory.release, request.inventory.live_release = written.release, written.live_release
     record = {
         "change": done.change.public_id,
         "version": done.version.number if done.version else None,
@@ -141,7 +144,7 @@ def _record(done: Applied, request: Request) -> Done:
         "live": request.inventory.live_release == request.inventory.release,
         "states": [flip.state_id for flip in (*done.impact.started, *done.impact.stopped)],
     }
-    return Done(record, done.version)
+    return Done(record, done.version, done.ground)
 
 
 def sentence(done: dict[str, Any]) -> str:
@@ -175,7 +178,9 @@ def _parts(request: Request, key: str, here: Here, done: Done, result: dict[str,
     if here.tab == "shown" and any(kept) and done.record["turns"] == len(changed):
         here.kept, here.whole = kept, set(changed)
         template = "policies/workbench/shown_changed.html"
-    context = context_of(request, workbench.ground(request.inventory, key, version=done.version), here)
+    context = context_of(
+        request, workbench.ground(request.inventory, key, version=done.version, basis=done.basis), here
+    )
     context |= {"oob": True, "result": result, "operating_point": context["ground"].point}
     html = render_to_string(template, context, request)
     return HttpResponse(html + render_to_string("policies/workbench/done.html", context, request))

@@ -1,10 +1,12 @@
 """Each decision: previewed, applied on the version that was looked at, in one transaction, undone exactly."""
 
+
 import numpy as np
 import pytest
 from django.db import IntegrityError
 
 from console.models import (
+    Artifact,
     ArtifactSetting,
     AuditEvent,
     Change,
@@ -18,11 +20,13 @@ from console.models import (
     Release,
     Source,
 )
-from console.services import curate, fit, inventories, runtime, score, table
+from console.services import artifacts, curate, embed, fit, inventories, runtime, score, table
 from console.services.actor import Actor
 from console.services.artifacts import exemplar_digest
 from console.services.curate import Step
 from console.services.errors import Conflict, Invalid, NotFound, Unavailable
+from console.services.ingest_exemplars import import_exemplars
+from sq_core.readers import ExemplarRow
 from tests.fakes import FakeEncoder
 from tests.make import SIGNALS, TALKS, World
 
@@ -121,6 +125,28 @@ def test_an_encoder_that_is_away_leaves_nothing_half_written(world: World, encod
             world.cancel, [Step(action="add", text="never seen", polarity="signal")], by=world.by, base_version=1
         )
     assert rows() == counted
+
+
+def test_what_was_written_between_working_out_and_locking_is_not_lost(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, meanwhile = curate.lock_artifact, "they want the whole order called off"
+
+    def late(artifact: Artifact) -> Artifact:  # others import an example and rename a policy just before this lock
+        import_exemplars(world.inventory, [ExemplarRow(world.cancel.key, "signal", meanwhile)], by=world.by)
+        artifacts.edit_artifact(world.refund, by=world.by, name="Money back")
+        return real(artifact)
+
+    monkeypatch.setattr(curate, "lock_artifact", late)
+    with pytest.raises(Conflict, match="has no vector yet"):  # the network is not called under a lock
+        promote(world)
+    assert not Exemplar.objects.filter(text=MISS).exists()
+    embed.vectors(embed.encoder_for(world.inventory), [meanwhile])
+    done = promote(world)
+    assert done.version is not None
+    assert {exemplar_digest(meanwhile), exemplar_digest(MISS)} <= {row["digest"] for row in done.version.exemplars}
+    world.inventory.refresh_from_db()
+    assert done.change.release.number == world.inventory.release == world.inventory.live_release
 
 
 def test_undo_is_exact_and_keeps_what_came_after(world: World) -> None:
