@@ -2,8 +2,8 @@
 
 import pytest
 
-from console.models import AuditEvent, ClassifierVersion, OperatingPoint, Pin, Release, ReleaseActivation
-from console.services import artifacts, curate, fit, inventories, releases, runtime, why
+from console.models import AuditEvent, ClassifierVersion, Inventory, OperatingPoint, Pin, Release, ReleaseActivation
+from console.services import artifacts, calibrate, curate, fit, inventories, releases, runtime, why
 from console.services.curate import Step
 from console.services.errors import Invalid, NotFound
 from tests.make import World
@@ -65,6 +65,32 @@ def test_everything_back_restores_versions_settings_texts_pins_and_theta(world: 
     assert OperatingPoint.objects.current().get(inventory=world.inventory).theta == old.operating_point.theta
     assert new.settings.get(to_release__isnull=True).status == "archived"
     assert fit.refit(world.inventory, by=world.by) == []  # retired examples are not revived
+
+
+def test_everything_back_to_before_the_first_fit_takes_theta_back_and_keeps_the_centre(world: World) -> None:
+    prepared = Release.objects.get(inventory=world.inventory, changes__action="prepare").number
+    first = OperatingPoint.objects.current().get(inventory=world.inventory)
+    inventories.update_inventory(world.inventory, by=world.by, theta=0.4, target_recall=0.8, expiry={"others": 3})
+    versions = set(ClassifierVersion.objects.current().values_list("pk", flat=True))
+    releases.rollback_all(world.inventory, prepared - 1, by=world.by, reason="start over")
+    now = OperatingPoint.objects.current().get(inventory=world.inventory)
+    assert (now.theta, now.target_recall, now.expiry_others) == (0.0, 0.9, None)
+    assert (now.centre_id, now.background) == (first.centre_id, first.background)
+    assert world.inventory.target_recall == Inventory.objects.get(slug="tiny").target_recall == 0.9
+    assert set(ClassifierVersion.objects.current().values_list("pk", flat=True)) == versions
+    releases.rollback_all(world.inventory, prepared - 1, by=world.by, reason="again")
+    assert OperatingPoint.objects.current().get(inventory=world.inventory).pk == now.pk  # nothing differs: no new one
+
+
+def test_everything_back_brings_a_calibration_back_beside_its_theta(world: World) -> None:
+    calibrate.calibrate(world.inventory, by=world.by)
+    world.inventory.refresh_from_db()
+    then, point = world.inventory.release, OperatingPoint.objects.current().get(inventory=world.inventory)
+    inventories.update_inventory(world.inventory, by=world.by, pooling="cumulative")
+    assert OperatingPoint.objects.current().get(inventory=world.inventory).calibration is None
+    releases.rollback_all(world.inventory, then, by=world.by, reason="worse")
+    now = OperatingPoint.objects.current().get(inventory=world.inventory)
+    assert (now.theta, now.pooling, now.calibration) == (point.theta, point.pooling, point.calibration)
 
 
 def test_the_difference_names_versions_settings_pins_theta_and_flips(world: World) -> None:
