@@ -9,6 +9,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import statistics
 import tempfile
 import time
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from sq_core.bundle import Artifact, Bundle, OperatingPoint, load_bundle
 from sq_core.classifier import Classifier
 from sq_core.embedding import make_centre
 from sq_core.scoring import Pooling, Views, margins
+from sq_core.session import ConversationVectors
 from sq_core.turn_scorer import RunningScores, TurnScorer
 
 VIEWS, DIMENSION = 9, 384
@@ -60,23 +62,35 @@ def main() -> None:
 
 
 def print_bundle(rng: np.random.Generator, n: int = 10_000) -> None:
-    """Loading time and size of a bundle of ``n`` artifacts without exemplars."""
-    weights = unit_rows(rng, n, DIMENSION)
+    """Loading, memory and scoring of a bundle of ``n`` artifacts with texts of 360 characters, without exemplars."""
+    weights, views = unit_rows(rng, n, DIMENSION) * 2, unit_rows(rng, VIEWS, DIMENSION)
+    text = "When the customer asks for this, check that and say so. ".ljust(60) * 6
     artifacts = [
-        Artifact(f"a{i}", f"A{i}", "text", classifier=Classifier(row, 0.0), version=1) for i, row in enumerate(weights)
+        Artifact(f"policy-about-{i}", f"Policy about {i}", text, classifier=Classifier(row, 0.0), version=1)
+        for i, row in enumerate(weights)
     ]
     centre = make_centre(unit_rows(rng, 8, DIMENSION))
+    point = OperatingPoint(theta=1.0)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "large.sqb"
-        Bundle(encoder_id="bench", centre=centre, operating_point=OperatingPoint(), artifacts=artifacts).save(path)
-        times = []
-        for _ in range(5):
-            start = time.perf_counter()
-            load_bundle(path)
-            times.append(time.perf_counter() - start)
-        size = path.stat().st_size / weights.nbytes
+        Bundle(encoder_id="bench", centre=centre, operating_point=point, artifacts=artifacts).save(path)
+        load_bundle(path)  # the modules are imported once
+        load = median_us(lambda: load_bundle(path), runs=7) / 1000
+        tracemalloc.start()
+        bundle = load_bundle(path)
+        held = tracemalloc.get_traced_memory()[0]
+        tracemalloc.stop()
+        scorer = bundle.turn_scorer()
+        bare, arrays = median_us(lambda: weights @ views.T), median_us(lambda: scorer(views))
+        state = ConversationVectors(views[:1], views)
+        decided = median_us(lambda: bundle.outcomes(state), runs=5) / 1000
+        decider, found = bundle._decider, bundle._decider.replay(state, point)
+        fired = median_us(lambda: decider.outcomes(found, 0, everything=False), runs=5) / 1000
         print(
-            f"bundle of {n:,}: loads in {statistics.median(times) * 1e3:.0f} ms, {size:.2f} × the bytes of its weights"
+            f"bundle of {n:,}: file {path.stat().st_size / 1e6:.1f} MB, weights {weights.nbytes / 1e6:.1f} MB; loads in "
+            f"{load:.0f} ms; memory {(weights.nbytes + held) / weights.nbytes:.2f} × the weights (mapped, and {held / 1e6:.1f} "
+            f"MB beside them)\n  a turn as arrays {arrays:.0f} µs = {arrays / bare:.2f} × the product; result objects of "
+            f"all {decided:.0f} ms, of the {len(decider.outcomes(found, 0, everything=False))} that fire {fired:.1f} ms"
         )
 
 

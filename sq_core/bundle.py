@@ -17,6 +17,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from sq_core.artifact import ArtifactTable, Columns
 from sq_core.attribution import attribute
 from sq_core.conversation import Message, is_user_turn
 from sq_core.decision import (
@@ -34,8 +35,9 @@ from sq_core.decision import (
     ordered,
 )
 from sq_core.embedding import Centre, Encoder, ZeroVector, centre_and_normalise
-from sq_core.scoring import Float, Pooling, Vectors, Views, margin, margins
+from sq_core.scoring import Float, Pooling, Vectors, Views, cut_offs, margin, margins
 from sq_core.session import ConversationVectors, Rendering, Session, VectorCache, as_messages, embed_conversation
+from sq_core.turn_scorer import TurnScorer
 
 __all__ = [
     "Artifact",
@@ -85,14 +87,17 @@ class Bundle:
     ) -> None:
         """Raises `BundleError` for a key that occurs twice or vectors of another dimension than the centre's."""
         self.encoder_id, self.centre, self.operating_point = encoder_id, centre, operating_point
-        self.artifacts, self.release, self.inventory = tuple(artifacts), release, inventory
+        self.release, self.inventory = release, inventory
         self.rendering, self.metadata, self._encoder = rendering or Rendering(), dict(metadata or {}), encoder
-        self._by_key = {artifact.key: artifact for artifact in self.artifacts}
-        if len(self._by_key) != len(self.artifacts):
+        self.artifacts = artifacts if isinstance(artifacts, ArtifactTable) else self._table(tuple(artifacts))
+        self._decider = Decider(self.columns)
+        if len(self._decider.place) != len(self.keys):
             raise BundleError("two artifacts have the same key; keys must differ")
-        for artifact in self.artifacts:
+
+    def _table(self, artifacts: tuple[Artifact, ...]) -> ArtifactTable:
+        for artifact in artifacts:
             self._check_dimensions(artifact)
-        self._decider = Decider(self.artifacts, self.dimension)
+        return ArtifactTable.of(artifacts, self.dimension)
 
     def _check_dimensions(self, artifact: Artifact) -> None:
         vectors = [] if artifact.classifier is None else [("weights", artifact.classifier.weights)]
@@ -112,7 +117,12 @@ class Bundle:
     @property
     def keys(self) -> tuple[str, ...]:
         """The artifacts' keys in the order of `artifacts` and `margins`."""
-        return tuple(self._by_key)
+        return self.columns.keys
+
+    @property
+    def columns(self) -> Columns:
+        """What decides, as arrays: keys, modes, weights, biases, offsets."""
+        return self.artifacts.columns
 
     # ------------------------------------------------------------------------------------------------------- deciding
     def discover(
@@ -248,7 +258,7 @@ class Bundle:
     def artifact(self, key: str) -> Artifact:
         """The artifact with that key. Raises `BundleError`."""
         try:
-            return self._by_key[key]
+            return self.artifacts[self._decider.place[key]]
         except KeyError:
             raise BundleError(f"no artifact {key!r} in release {self.release} of {self.inventory!r}") from None
 
@@ -261,10 +271,17 @@ class Bundle:
         pooling = self.operating_point.pooling
         if not isinstance(views, Views):
             views, pooling = Views.of_turns(views), Pooling(cumulative=False)
-        result = np.full(len(self.artifacts), np.nan)
-        fitted = [artifact.classifier is not None for artifact in self.artifacts]
-        result[fitted] = margins(self._decider.weights, self._decider.biases, views, pooling)
+        result = np.full(len(self.keys), np.nan)
+        result[self.columns.fitted] = margins(self.columns.weights, self.columns.biases, views, pooling)
         return result
+
+    def turn_scorer(self, theta: float | None = None) -> TurnScorer:
+        """The fitted artifacts (those of `columns.fitted`, in that order) at their cut-offs, to score a turn as arrays.
+
+        For callers that need speed and neither reasons, pins nor expiry; the weights are shared, not copied.
+        """
+        cutoffs = cut_offs(self._point(theta).theta, self.columns.offsets)
+        return TurnScorer(self.columns.weights, self.columns.biases, cutoffs)
 
     def centre_and_normalise(self, vectors: ArrayLike) -> Vectors:
         """Raw encoder vectors (n, d) as centred unit vectors (n, d); errors as in `sq_core.embedding`."""
@@ -363,11 +380,11 @@ def select_all(bundle: Bundle, error: str) -> Discovery:
 
     Those that are always on say so; the others have the reason `unfitted`, as nothing scored them.
     """
-    chosen = [artifact for artifact in bundle.artifacts if artifact.mode is not Mode.OFF]
-    reasons = [Reason.ALWAYS if artifact.mode is Mode.ALWAYS else Reason.UNFITTED for artifact in chosen]
+    columns = bundle.columns
     outcomes = [
-        Fired(artifact.key, None, None, reason, version=artifact.version)
-        for artifact, reason in zip(chosen, reasons, strict=True)
+        Fired(key, None, None, Reason.ALWAYS if mode is Mode.ALWAYS else Reason.UNFITTED, version=version)
+        for key, mode, version in zip(columns.keys, columns.modes, columns.versions, strict=True)
+        if mode is not Mode.OFF
     ]
     return Discovery(
         fired=tuple(sorted(outcomes, key=lambda f: (f.reason != Reason.ALWAYS, f.artifact))), degraded=True, error=error
@@ -381,7 +398,7 @@ def load_bundle(path: str | Path, encoder: Encoder | None = None, *, centre_dige
     altered, and for a centre other than `centre_digest` where that is given; `EncoderMismatchError` for another
     encoder.
     """
-    from sq_core.bundle_file import read_bundle
+    from sq_core.bundle_open import read_bundle
 
     bundle = read_bundle(Path(path))
     if centre_digest is not None and bundle.centre.digest != centre_digest:

@@ -13,7 +13,7 @@ view crosses the cut-off or matches a pin; the present turn where only its prefi
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -21,17 +21,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sq_core.artifact import Artifact, Columns, ExemplarTerm, Mode
 from sq_core.attribution import Attribution
-from sq_core.classifier import Classifier, Polarity, ViewKind
+from sq_core.classifier import ViewKind
 from sq_core.dependencies import pulled_in
 from sq_core.expiry import Expiry, Flags, replay
-from sq_core.pins import PinState, pin_cosines
+from sq_core.pins import pin_cosines
 from sq_core.scoring import (
     Float,
     Margin,
     Pooling,
     ScoringError,
-    Vectors,
     ViewTerm,
     cut_offs,
     dot_table,
@@ -39,6 +39,22 @@ from sq_core.scoring import (
     round_margin,
 )
 from sq_core.session import ConversationVectors
+
+__all__ = [
+    "Artifact",
+    "Decider",
+    "Discovery",
+    "ExemplarTerm",
+    "Explanation",
+    "Fired",
+    "Label",
+    "Mode",
+    "OperatingPoint",
+    "Outcome",
+    "Reason",
+    "Replayed",
+    "ordered",
+]
 
 
 class Reason(StrEnum):
@@ -66,14 +82,6 @@ class Label(StrEnum):
     OFF = "off"
 
 
-class Mode(StrEnum):
-    """An artifact is filtered, never filtered, or never used."""
-
-    AUTO = "auto"
-    ALWAYS = "always"
-    OFF = "off"
-
-
 _LABELS = {
     Reason.ALWAYS: Label.ALWAYS_ON,
     Reason.CLASSIFIER: Label.FIRED,
@@ -83,39 +91,6 @@ _LABELS = {
     Reason.UNFITTED: Label.UNFITTED,
 }
 _ORDER = {reason: place for place, reason in enumerate(_LABELS)}  # of `Discovery.fired`
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ExemplarTerm:
-    """One exemplar a version was fitted on: its alpha and its centred unit vector (d,)."""
-
-    id: str
-    text: str
-    polarity: Polarity
-    alpha: float
-    vector: Vectors
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Artifact:
-    """One artifact of a release: its text, its mode and what decides for it.
-
-    `version` is the number of its classifier version; `metadata` (JSON) travels with it: C, tolerance, exemplar
-    digests.
-    """
-
-    key: str
-    name: str
-    text: str
-    kind: str = "policy"
-    mode: Mode = Mode.AUTO
-    classifier: Classifier | None = None
-    version: int | None = None
-    pins: tuple[PinState, ...] = ()
-    requires: tuple[str, ...] = ()
-    entails: tuple[str, ...] = ()
-    exemplars: tuple[ExemplarTerm, ...] | None = None
-    metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,27 +199,29 @@ class Replayed:
 
 
 class Decider:
-    """The artifacts of a release stacked for scoring, and the rules of this module."""
+    """The rules of this module over the columns of a release."""
 
-    def __init__(self, artifacts: Sequence[Artifact], dimension: int) -> None:
-        self.artifacts = tuple(artifacts)
-        self.fitted = tuple((a, a.classifier) for a in self.artifacts if a.classifier is not None)
-        self.columns = {artifact.key: column for column, (artifact, _) in enumerate(self.fitted)}
-        weights = [classifier.weights for _, classifier in self.fitted]
-        self.weights = np.array(weights, dtype=np.float64).reshape(len(weights), dimension)
-        self.biases = np.array([classifier.bias for _, classifier in self.fitted], dtype=np.float64)
-        self.offsets = np.array([classifier.offset for _, classifier in self.fitted], dtype=np.float64)
-        self._filtered = np.array([artifact.mode is Mode.AUTO for artifact, _ in self.fitted], dtype=bool)
-        self._links = {a.key: a.requires + a.entails for a in self.artifacts if a.requires or a.entails}
-        self._allowed = frozenset(a.key for a in self.artifacts if a.mode is not Mode.OFF)
+    def __init__(self, columns: Columns) -> None:
+        self.columns = columns
+        count, modes = len(columns.keys), columns.modes
+        self.place = {key: place for place, key in enumerate(columns.keys)}
+        self._column = np.full(count, -1, dtype=np.intp)
+        self._column[columns.fitted] = np.arange(len(columns.fitted))
+        auto = np.fromiter((mode is Mode.AUTO for mode in modes), dtype=bool, count=count)
+        always = np.fromiter((mode is Mode.ALWAYS for mode in modes), dtype=bool, count=count)
+        self._filtered = auto[columns.fitted]
+        self._without_margin = np.flatnonzero(always | (auto & (self._column < 0)))
+        targets = {key for keys in columns.links.values() for key in keys if key in self.place}
+        self._allowed = {key for key in targets if modes[self.place[key]] is not Mode.OFF}
 
     def replay(self, vectors: ConversationVectors, point: OperatingPoint) -> Replayed:
         """Score every user turn that has its prefix; with expiry that must be every one, from the first."""
         if point.expiry.on and vectors.first:
             raise ScoringError(f"expiry needs every prefix, the first given is that of user turn {vectors.first}")
-        turns, whole = dot_table(self.weights, vectors.turns), dot_table(self.weights, vectors.cumulative)
-        cutoffs = cut_offs(point.theta, self.offsets)
-        shape = (len(vectors.cumulative), len(self.fitted))
+        columns = self.columns
+        turns, whole = dot_table(columns.weights, vectors.turns), dot_table(columns.weights, vectors.cumulative)
+        cutoffs = cut_offs(point.theta, columns.offsets)
+        shape = (len(vectors.cumulative), len(columns.fitted))
         margins, winners = np.empty(shape), np.empty(shape, dtype=np.intp)
         current, since = np.empty(shape, dtype=bool), np.empty(shape, dtype=np.int64)
         for row in range(len(margins)):
@@ -254,10 +231,10 @@ class Decider:
             )
         above = margins > cutoffs
         pinned_now, pinned, since, pins = self._pins(vectors, since)
-        own = (round_margin(turns[:, vectors.first :] + self.biases[:, None]) > cutoffs[:, None]).T
         active = (above | pinned) & self._filtered
         expired = np.zeros_like(active)
         if point.expiry.on:
+            own = (round_margin(turns + columns.biases[:, None]) > cutoffs[:, None]).T
             rule = replay(active, own | pinned_now, point.expiry)
             active, expired, since = rule.active, rule.expired, rule.since
         return Replayed(
@@ -288,13 +265,13 @@ class Decider:
         counted = turns[:, ::-1][:, : len(discounts)]  # the latest first
         columns = np.column_stack([counted, whole]) if pooling.cumulative else counted
         pooled, winners = pool(columns, np.append(discounts, 0.0)[: columns.shape[1]], pooling.mode)
-        margins = round_margin(pooled + self.biases)
+        margins = round_margin(pooled + self.columns.biases)
         if pooling.mode == "mean":
             return margins, winners, margins > cutoffs, np.full(len(margins), turn, dtype=np.int64)
-        crossing = round_margin(counted - discounts + self.biases[:, None]) > cutoffs[:, None]
+        crossing = round_margin(counted - discounts + self.columns.biases[:, None]) > cutoffs[:, None]
         current = np.any(crossing[:, :1], axis=1, keepdims=True)
         if pooling.cumulative:
-            current = current | (round_margin(whole + self.biases) > cutoffs)[:, None]
+            current = current | (round_margin(whole + self.columns.biases) > cutoffs)[:, None]
         since = np.full(len(margins), turn, dtype=np.int64)
         for age in range(len(discounts)):  # the earliest that crosses is written last
             since[crossing[:, age]] = turn - age
@@ -309,8 +286,8 @@ class Decider:
         now, ever = np.zeros(since.shape, dtype=bool), np.zeros(since.shape, dtype=bool)
         since = since.copy()
         names: dict[tuple[int, int], str] = {}
-        for column, (artifact, _) in enumerate(self.fitted):
-            for pin in artifact.pins:
+        for column, own_pins in self.columns.pins.items():
+            for pin in own_pins:
                 whole, own = (cosines >= pin.bound for cosines in pin_cosines(pin, vectors.cumulative, vectors.turns))
                 so_far = np.logical_or.accumulate(own)[vectors.first :]
                 now[:, column] |= own[vectors.first :] | whole
@@ -324,27 +301,33 @@ class Decider:
         """Outcomes of every artifact at one row of `found` (None: no user turn yet); without `everything` only those
         that fired or expired.
         """
-        labels = {artifact.key: self._label(artifact, found, row) for artifact in self.artifacts}
-        fired = [key for key, (_, reason) in labels.items() if reason is not None]
-        via = pulled_in(fired, self._links, self._allowed)
-        labels |= dict.fromkeys(via, (Label.DEPENDENCY, Reason.DEPENDENCY))
-        return tuple(
-            self._outcome(artifact, *labels[artifact.key], via.get(artifact.key), found, row)
-            for artifact in self.artifacts
-            if everything or labels[artifact.key][1] is not None or labels[artifact.key][0] is Label.EXPIRED
-        )
+        keys = self.columns.keys
+        places: Iterable[int] = range(len(keys)) if everything else self._telling(found, row)
+        labels = {place: self._label(place, found, row) for place in places}
+        fired = [keys[place] for place, (_, reason) in labels.items() if reason is not None]
+        via = pulled_in(fired, self.columns.links, self._allowed)
+        labels |= {self.place[key]: (Label.DEPENDENCY, Reason.DEPENDENCY) for key in via}
+        return tuple(self._outcome(place, *labels[place], via.get(keys[place]), found, row) for place in sorted(labels))
 
-    def _label(self, artifact: Artifact, found: Replayed | None, row: int) -> tuple[Label, Reason | None]:
+    def _telling(self, found: Replayed | None, row: int) -> list[int]:
+        """Places of the artifacts that fire or have expired at `row`, dependencies aside."""
+        if found is None:
+            return list(map(int, self._without_margin))
+        by_margin = self.columns.fitted[found.active[row] | found.expired[row]]
+        return list(map(int, np.union1d(self._without_margin, by_margin)))
+
+    def _label(self, place: int, found: Replayed | None, row: int) -> tuple[Label, Reason | None]:
         """The outcome before dependencies."""
+        mode, column = self.columns.modes[place], int(self._column[place])
         reason: Reason | None = None
-        if artifact.mode is Mode.OFF:
+        if mode is Mode.OFF:
             return Label.OFF, None
-        if artifact.mode is Mode.ALWAYS:
+        if mode is Mode.ALWAYS:
             reason = Reason.ALWAYS
-        elif artifact.classifier is None:
+        elif column < 0:
             reason = Reason.UNFITTED
         elif found is not None:
-            at = row, self.columns[artifact.key]
+            at = row, column
             if found.expired[at]:
                 return Label.EXPIRED, None
             if found.active[at]:
@@ -353,23 +336,23 @@ class Decider:
         return (Label.NOT_FIRED, None) if reason is None else (_LABELS[reason], reason)
 
     def _outcome(
-        self, artifact: Artifact, label: Label, reason: Reason | None, via: str | None, found: Replayed | None, row: int
+        self, place: int, label: Label, reason: Reason | None, via: str | None, found: Replayed | None, row: int
     ) -> Outcome:
+        key, version, at = self.columns.keys[place], self.columns.versions[place], (row, int(self._column[place]))
         fired = reason is not None
-        if found is None or artifact.classifier is None:
-            return Outcome(artifact.key, None, None, fired, reason, label, version=artifact.version, via=via)
-        at = row, self.columns[artifact.key]
+        if found is None or at[1] < 0:
+            return Outcome(key, None, None, fired, reason, label, version=version, via=via)
         since = int(found.since[at])
         by_itself = reason in (Reason.CLASSIFIER, Reason.CARRIED_OVER, Reason.PIN)
         return Outcome(
-            artifact=artifact.key,
+            artifact=key,
             margin=float(found.margins[at]),
             cutoff=float(found.cutoffs[at[1]]),
             fired=fired,
             reason=reason,
             outcome=label,
             views=_terms(found, *at),
-            version=artifact.version,
+            version=version,
             since_turn=since if by_itself else None,
             pin=found.pins.get(at) if reason is Reason.PIN else None,
             via=via,

@@ -24,6 +24,7 @@ Float = NDArray[np.float64]
 Vectors = NDArray[np.float32]
 MARGIN_DIGITS = 6
 _CHUNK = 1 << 20  # numbers held at once by the paths that may meet very long logs
+_BLOCK = 1 << 16  # 512 kB as float64
 
 
 class ScoringError(ValueError):
@@ -168,9 +169,16 @@ def exact_dots(rows: ArrayLike, vector: ArrayLike) -> Float:
 
 
 def dot_table(weights: ArrayLike, vectors: ArrayLike) -> Float:
-    """`exact_dots` of every weight row (N, d) with every vector (v, d): (N, v)."""
-    left = np.ascontiguousarray(weights, dtype=np.float64)
-    return exact_dots(left[:, None, :], np.ascontiguousarray(vectors, dtype=np.float64)[None, :, :])
+    """`exact_dots` of every weight row (N, d) with every vector (v, d): (N, v).
+
+    Weights stay float32 where they are stored; `_BLOCK` numbers at a time become float64, so they stay in the cache.
+    """
+    left, right = np.asarray(weights), np.ascontiguousarray(vectors, dtype=np.float64)
+    result = np.empty((len(left), len(right)))
+    step = max(1, _BLOCK // max(1, left.shape[-1]))
+    for start in range(0, len(left), step):
+        result[start : start + step] = exact_dots(left[start : start + step, None, :], right[None, :, :])
+    return result
 
 
 def round_margin(values: ArrayLike) -> Float:

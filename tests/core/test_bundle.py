@@ -7,6 +7,7 @@ import hashlib
 import json
 import struct
 import threading
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,8 @@ from sq_core.bundle import (
     Reason,
     select_all,
 )
-from sq_core.bundle_file import bundle_bytes, bundle_from_bytes
+from sq_core.bundle_file import bundle_bytes
+from sq_core.bundle_open import bundle_from_bytes
 from sq_core.classifier import ViewKind
 from sq_core.conversation import MessageError, messages_from_json
 from sq_core.decision import ordered
@@ -38,7 +40,7 @@ from sq_core.expiry import Expiry
 from sq_core.pins import PinState
 from sq_core.scoring import PRESETS, Pooling, ScoringError, Views, margin
 from sq_core.session import ConversationVectors, MemoryCache, Rendering
-from tests.core.toy import ON_X, ON_Y, ToyEncoder, X, Y, artifact, bundle, centre_at, exemplars, said
+from tests.core.toy import NEUTRAL, ON_X, ON_Y, ToyEncoder, X, Y, artifact, bundle, centre_at, exemplars, said
 
 TURN = ViewKind.USER_TURN
 
@@ -548,13 +550,24 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.
         bundle(metadata={"bad": float("nan")}).save(path)
 
 
-def resealed(data: bytes, old: bytes, new: bytes) -> bytes:
-    """`data` with its manifest changed and the checksum made to match: what only the content's own checks can find."""
+def resealed(data: bytes, old: bytes, new: bytes, *, after: bytes = b"") -> bytes:
+    """`data` with its manifest changed and the checksum made to match: what only the content's own checks can find.
+
+    `after` stands before the centre, for what the manifest then no longer describes.
+    """
     length = struct.unpack_from("<8sIQ", data)[2]
     manifest = data[20 : 20 + length]
     assert old in manifest
     manifest = manifest.replace(old, new)
-    body = struct.pack("<8sIQ", b"SQBUNDLE", 1, len(manifest)) + manifest + data[20 + length : -32]
+    body = struct.pack("<8sIQ", b"SQBUNDLE", 2, len(manifest)) + manifest + after + data[20 + length : -32]
+    return body + hashlib.sha256(body).digest()
+
+
+def rewritten(data: bytes, old: bytes, new: bytes) -> bytes:
+    """`data` with the first `old` replaced by as many bytes, checksum made to match. Weights stand before vectors."""
+    at = data.index(old)
+    assert len(old) == len(new)
+    body = data[:at] + new + data[at + len(old) : -32]
     return body + hashlib.sha256(body).digest()
 
 
@@ -562,28 +575,109 @@ def test_files_that_are_refused_say_why() -> None:
     data = bundle_bytes(full(), with_exemplars=True)
     flipped = bytearray(data)
     flipped[-100] ^= 1
+    weights = np.array(X, dtype="<f4").tobytes() + np.array(Y, dtype="<f4").tobytes()
     cases = {
         "not a bundle": (b"", b"PK\x03\x04 something", b"SQBUNDLF" + data[8:]),
         "truncated": (data[:5], data[:-1], data[:19], data[:200], data[:-40], bytes(flipped), data + b"x"),
-        "format 2": (data[:8] + b"\x02" + data[9:],),
+        "format 3, .* update this program": (data[:8] + b"\x03" + data[9:],),
+        "format 1, .* export it again": (data[:8] + b"\x01" + data[9:],),
         "renderer 9": (
             resealed(
                 data, b'"renderer":{"tool_results":true,"user_only":false,"version":1}', b'"renderer":{"version":9}'
             ),
         ),
         "its centre is": (resealed(data, full().centre.digest.encode(), b"0" * 64),),
-        "disagree": (resealed(data, b'"dimension":3', b'"dimension":4'),),
+        "disagree": (
+            resealed(data, b'"dimension":3', b'"dimension":4'),
+            resealed(data, b'"vectors":4', b'"vectors":400'),
+            resealed(data, b'"vectors":4', b'"vectors":-1'),
+            resealed(data, b'"vectors":4', b'"vectors":4', after=bytes(8)),
+        ),
         "manifest cannot be read": (
             resealed(data, b'"theta":0.1', b'"theto":0.1'),
             resealed(data, b'"always"', b'"often"'),
+            resealed(data, b'"versions":[1,1,null]', b'"versions":[1,1]'),
+            resealed(data, b'"fitted":[0,1]', b'"fitted":[1,0]'),
+            resealed(data, b'"fitted":[0,1]', b'"fitted":[1,3]'),
         ),
-        "its weights are not": (resealed(data, b'"bias":-0.5', b'"bias":-0.4'),),
+        "weights of artifact on-y hold NaN": (
+            rewritten(data, weights, weights[:12] + np.full(3, np.nan, dtype="<f4").tobytes()),
+        ),
     }
     for reason, files in cases.items():
         for file in files:
             with pytest.raises(BundleError, match=reason):
                 bundle_from_bytes(file, "sky.sqb")
     assert bundle_from_bytes(data, "sky.sqb").keys == ("on-x", "on-y", "new")
+
+
+def test_a_record_that_is_wrong_is_refused_when_its_artifact_is_asked_for() -> None:
+    data = bundle_bytes(full())
+    weights, moved_weights = (np.array([X, row], dtype="<f4").tobytes() for row in (Y, NEUTRAL))
+    moved = bundle_from_bytes(rewritten(data, weights, moved_weights), "sky.sqb")
+    broken = bundle_from_bytes(rewritten(data, b'"name":"On-Y"', b'"nome":"On-Y"'), "sky.sqb")
+    assert moved.artifact("on-x").name == broken.artifact("on-x").name == "On-X"
+    with pytest.raises(BundleError, match="on-y: its weights are not"):
+        moved.artifact("on-y")
+    with pytest.raises(BundleError, match="record of on-y cannot be read"):
+        broken.artifact("on-y")
+
+
+def test_a_file_in_use_is_replaced_beside_it_and_empty_ones_are_none(tmp_path: Path) -> None:
+    path = tmp_path / "sky.sqb"
+    bundle(ON_X).save(path)
+    old = load_bundle(path, encoder=ToyEncoder())
+    bundle(ON_Y).save(path)
+    assert (old.keys, load_bundle(path).keys) == (("on-x",), ("on-y",))
+    assert reasons(old.discover(said("x"))) == {"on-x": "classifier"}
+    path.write_bytes(b"")
+    with pytest.raises(BundleError, match="not a bundle"):
+        load_bundle(path)
+
+
+def test_bundles_without_classifiers_or_without_artifacts(tmp_path: Path) -> None:
+    path = tmp_path / "sky.sqb"
+    bundle(artifact("new")).save(path)
+    assert reasons(load_bundle(path, encoder=ToyEncoder()).discover(said("x"))) == {"new": "unfitted"}
+    nothing = Bundle(encoder_id="toy", centre=centre_at(X), operating_point=OperatingPoint(), artifacts=())
+    nothing.save(path)
+    assert load_bundle(path, encoder=ToyEncoder()).discover(said("x")).fired == ()
+
+
+def test_a_large_bundle_opens_as_columns_over_the_file(tmp_path: Path) -> None:
+    """Neither its weights nor its texts are copied, and a turn builds only what fires."""
+    rng, path, many, dimension = np.random.default_rng(0), tmp_path / "large.sqb", 3000, 96
+    weights = rng.normal(size=(many, dimension)).astype(np.float32)
+    Bundle(
+        encoder_id="large",
+        centre=centre_at([0.0] * dimension),
+        operating_point=OperatingPoint(theta=40.0),
+        artifacts=[artifact(f"a{n}", row, bias=float(n % 7)) for n, row in enumerate(weights)],
+    ).save(path)
+    tracemalloc.start()
+    one = load_bundle(path)
+    held = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert held < 0.75 * weights.nbytes
+    assert not one.columns.weights.flags.owndata
+    assert not one.columns.weights.flags.writeable
+    views = rng.normal(size=(4, dimension)).astype(np.float32) / 4
+    exact = one.margins(views)
+    assert exact == pytest.approx((weights @ views.T).max(axis=1) + np.arange(many) % 7, abs=1e-4)
+    scored = one.turn_scorer(5.0)(views)
+    assert (scored.fired == (exact > 5.0)).all()
+    assert [one.artifacts[-1].key, *(a.key for a in one.artifacts[:2])] == [f"a{many - 1}", "a0", "a1"]
+
+
+@settings(deadline=None, max_examples=40)
+@given(LOGS, POINTS)
+def test_export_and_load_change_no_margin_and_no_outcome(log: list[str], point: OperatingPoint) -> None:
+    one = bundle(*WORLD, point=point, encoder=ToyEncoder(PREFIXES))
+    again = bundle_from_bytes(bundle_bytes(one), "sky.sqb").with_encoder(ToyEncoder(PREFIXES))
+    assert again.outcomes(said(*log)) == one.outcomes(said(*log))
+    assert again.discover(said(*log), all=True) == one.discover(said(*log), all=True)
+    assert again.margins(np.array([X, Y])).tobytes() == one.margins(np.array([X, Y])).tobytes()
+    assert bundle_bytes(again) == bundle_bytes(one)
 
 
 def test_other_encoder_and_other_centre_are_refused(tmp_path: Path) -> None:
