@@ -9,6 +9,7 @@ from importlib.metadata import version as library_version
 from typing import Any, Literal
 
 import numpy as np
+from django.db import transaction
 from django.db.models import Max
 from numpy.typing import NDArray
 
@@ -334,15 +335,19 @@ def _highest(artifact: Artifact) -> int:
 
 
 def store_version(revision: Revision, basis: Basis, **content: Any) -> ClassifierVersion:
-    """Close the base (its row count checked) and insert the next number."""
+    """Close the base (its row count checked) and insert the next number. Raises Conflict where somebody was faster."""
     artifact, base = basis.artifact, basis.base
     closed = revision.close(ClassifierVersion.objects.filter(artifact=artifact, pk=base.pk)) if base else 0
-    if base and closed != 1:
-        newest = active_version(artifact)
+    newest = None if closed else active_version(artifact)
+    if newest is not None or (base and not closed):
         raise Conflict(
-            f"Version {base.number} is no longer the newest.",
-            base_version=base.number,
+            f"Version {base.number} of {artifact.key} is no longer the newest."
+            if base
+            else f"{artifact.key} got its first version meanwhile.",
+            base_version=base.number if base else None,
             current_version=newest.number if newest else None,
+            made_by=newest.actor if newest else "",
+            hint="Nothing was written. Look at the newer version, then try again.",
         )
     number = base.number if base else _highest(artifact)  # the newest has the highest; the constraint has the last word
     return ClassifierVersion.objects.create(
@@ -384,18 +389,21 @@ def ensure_centre(inventory: Inventory, *, by: Actor) -> None:
         texts.append(artifact_text(artifact.kind, current.name, current.text))
     raw = embed.vectors(embed.encoder_for(inventory), texts)
     core = embedding.make_centre(raw)
-    with revision(inventory, by=by, summary="First fit: centre and background sample") as step:
-        point = current_point(step.inventory)
-        centre = point.centre or Centre.objects.create(
-            inventory=step.inventory,
-            number=1,
-            encoder_id=inventory.encoder_id,
-            vector=core.to_bytes(),
-            digest=core.digest,
-            artifact_count=len(artifacts),
-        )
-        background = point.background or draw_background(step.inventory)
-        new_point(step, action="prepare", centre=centre, background=background)
+    with transaction.atomic():
+        locked = Inventory.objects.select_for_update().get(pk=inventory.pk)
+        point = current_point(locked)
+        if point.centre is not None and (point.background or not needs_background):
+            return  # somebody was faster
+        with revision(inventory, by=by, summary="First fit: centre and background sample", locked=locked) as step:
+            centre = point.centre or Centre.objects.create(
+                inventory=locked,
+                number=1,
+                encoder_id=inventory.encoder_id,
+                vector=core.to_bytes(),
+                digest=core.digest,
+                artifact_count=len(artifacts),
+            )
+            new_point(step, action="prepare", centre=centre, background=point.background or draw_background(locked))
 
 
 def draw_background(inventory: Inventory) -> list[int]:
@@ -413,7 +421,8 @@ def refit(
 ) -> list[ClassifierVersion]:
     """One new version per artifact whose fit set is not that of its active version; none otherwise.
 
-    Artifacts without both sides keep what they have (unfitted ones stay shown). One revision for all.
+    Artifacts without both sides keep what they have (unfitted ones stay shown). One revision for all. Raises Conflict,
+    with nothing written, when one of them got a version meanwhile.
     """
     ensure_centre(inventory, by=by)
     chosen = list(artifacts) if artifacts is not None else active_artifacts(inventory)

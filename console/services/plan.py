@@ -323,10 +323,13 @@ ACTIONS: dict[str, Callable[[Plan, Step], None]] = {
 def restoring_plan(artifact: Artifact, by: Actor, *, before: dict[str, Any], after: dict[str, Any]) -> Plan:
     """The plan that takes one recorded change back: each exemplar it touched goes from ``after`` to ``before``.
 
-    Raises Conflict where somebody has decided on one of them again since; their decision stands.
+    Raises Conflict where somebody has decided on one of them, on a pin or on the fit set again since; that decision stands.
     """
     plan = start_plan(artifact, by)
-    plan.fit_set = before.get("fit_set") or plan.fit_set
+    if before.get("fit_set", "") != after.get("fit_set", ""):
+        if plan.fit_set != after["fit_set"]:
+            raise Conflict("The source of examples was changed again since.", hint="Take the later change back first.")
+        plan.fit_set = before["fit_set"]
     plan.forces_version = before.get("version") != after.get("version")
     for public_id, then in after.get("exemplars", {}).items():
         exemplar = plan.exemplars.get(public_id)
@@ -341,8 +344,17 @@ def restoring_plan(artifact: Artifact, by: Actor, *, before: dict[str, Any], aft
         for name, value in (earlier or {"status": ExemplarStatus.RETIRED}).items():
             if name in SNAPSHOT:
                 setattr(exemplar, name, value)
-    pins = Pin.objects.current().filter(artifact=artifact)
-    plan.dropped_pins.extend(pins.filter(public_id__in=after.get("pins_added", [])))
-    for pin in Pin.objects.filter(artifact=artifact, public_id__in=after.get("pins_dropped", [])):
-        plan.new_pins.append(PinDraft(exemplar=pin.exemplar, state=pin.state, text=pin.text, bound=pin.bound))
+    _restore_pins(plan, added=after.get("pins_added", []), dropped=after.get("pins_dropped", []))
     return plan
+
+
+def _restore_pins(plan: Plan, *, added: list[str], dropped: list[str]) -> None:
+    current = list(Pin.objects.current().filter(artifact=plan.artifact))
+    plan.dropped_pins.extend(pin for pin in current if pin.public_id in added)
+    if len(plan.dropped_pins) < len(added):
+        raise Conflict("What it pinned was unpinned since.", hint="Take the later change back first.")
+    taken = {(pin.state_id, pin.exemplar_id) for pin in current}
+    for pin in Pin.objects.filter(artifact=plan.artifact, public_id__in=dropped).select_related("exemplar", "state"):
+        if (pin.state_id, pin.exemplar_id) in taken - {(None, None)}:
+            raise Conflict("What it unpinned was pinned again since.", hint="Take the later change back first.")
+        plan.new_pins.append(PinDraft(exemplar=pin.exemplar, state=pin.state, text=pin.text, bound=pin.bound))

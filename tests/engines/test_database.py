@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from django.db import DatabaseError, connection, connections, transaction
 
-from console.models import AuditEvent, ClassifierVersion, Exemplar, Inventory
-from console.services import curate
+from console.models import AuditEvent, Centre, ClassifierVersion, Exemplar, Inventory
+from console.services import curate, fit
 from console.services.actor import SYSTEM, person
 from console.services.audit import record
 from console.services.errors import Conflict
@@ -144,3 +144,33 @@ def test_two_people_promoting_into_one_policy_at_once_lose_no_decision() -> None
         assert Exemplar.objects.get(artifact=world.cancel, text=texts[name]).public_id in fitted
     for name in refused:  # what was refused left nothing
         assert not Exemplar.objects.filter(artifact=world.cancel, text=texts[name]).exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_two_first_refits_at_once_each_is_whole_or_a_conflict() -> None:
+    inventory = make.inventory("fresh")
+    for key in ("pets", "bags"):
+        make.artifact(inventory, key, signals=[f"about {key}"], anti_signals=["good day"])
+    barrier = threading.Barrier(2)
+    outcomes: list[object] = []
+
+    def refit() -> None:
+        try:
+            barrier.wait(10)
+            outcomes.append(len(fit.refit(Inventory.objects.get(pk=inventory.pk), by=SYSTEM)))
+        except BaseException as error:  # noqa: BLE001 - handed to the test's own thread
+            outcomes.append(error)
+        finally:
+            connections.close_all()
+
+    threads = [threading.Thread(target=refit) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+
+    assert len(outcomes) == 2
+    assert all(isinstance(outcome, Conflict) or outcome in (0, 2) for outcome in outcomes), outcomes
+    assert 2 in outcomes
+    assert list(ClassifierVersion.objects.values_list("number", flat=True)) == [1, 1]
+    assert Centre.objects.count() == 1

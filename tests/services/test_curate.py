@@ -1,6 +1,5 @@
 """Each decision: previewed, applied on the version that was looked at, in one transaction, undone exactly."""
 
-
 import numpy as np
 import pytest
 from django.db import IntegrityError
@@ -187,6 +186,32 @@ def test_undo_is_refused_where_somebody_decided_again_since(world: World) -> Non
     )
     with pytest.raises(Conflict, match="decided on again"):
         curate.undo(done.change, by=world.by)
+
+
+def test_undo_leaves_a_source_of_examples_that_was_changed_since(world: World) -> None:
+    done = promote(world)
+    curate.set_fit_set(world.cancel, "mixed", by=world.by, base_version=2)
+    switched = Change.objects.latest("id")
+    undone = curate.undo(done.change, by=world.by)
+    assert ArtifactSetting.objects.current().get(artifact=world.cancel).fit_set == "mixed"
+    active = fit.active_version(world.cancel)
+    assert active is not None
+    curate.set_fit_set(world.cancel, "generated", by=world.by, base_version=active.number)
+    assert undone.change.after["fit_set"] == "mixed"
+    with pytest.raises(Conflict, match="source of examples"):
+        curate.undo(switched, by=world.by)
+
+
+def test_undo_of_a_pin_is_refused_where_it_was_unpinned_or_pinned_again_since(world: World) -> None:
+    state = world.state("talk-1", 1).pk
+    pinned = curate.apply(world.cancel, [Step("pin", state=state)], by=world.by, base_version=1).change
+    pin = Pin.objects.current().get(artifact=world.cancel)
+    unpinned = curate.apply(world.cancel, [Step("unpin", pin=pin.public_id)], by=world.by, base_version=1).change
+    with pytest.raises(Conflict, match="unpinned since"):
+        curate.undo(pinned, by=world.by)
+    curate.apply(world.cancel, [Step("pin", state=state)], by=world.by, base_version=1)
+    with pytest.raises(Conflict, match="pinned again since"):
+        curate.undo(unpinned, by=world.by)
 
 
 def test_rollback_copies_the_old_content_and_retires_what_came_later(world: World) -> None:

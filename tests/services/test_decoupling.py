@@ -1,10 +1,13 @@
-"""Adding, editing or archiving a policy changes no other policy's weights, bias or margins by one bit."""
+"""Adding, editing or archiving a policy changes no other policy's weights, bias or margins by one bit; nor do two first
+fits at once leave two centres or half a fit."""
 
 import numpy as np
 import pytest
 
-from console.models import ClassifierVersion
+from console.models import Centre, Change, ClassifierVersion, Inventory, Release
 from console.services import artifacts, fit, table
+from console.services.actor import SYSTEM
+from console.services.errors import Conflict
 from tests import make
 from tests.make import World
 
@@ -54,3 +57,45 @@ def test_the_others_stay_bit_for_bit(world: World, act: object) -> None:
     for key in ("cancel-order", "change-order"):
         assert before[key][:4] == after[key][:4], key
         assert np.array_equal(before[key][4], after[key][4]), key
+
+
+# --------------------------------------------------------------------------------------------------------- the first fit
+@pytest.fixture
+def unfitted(db: None) -> Inventory:
+    inventory = make.inventory()
+    for key in ("pets", "bags"):
+        make.artifact(inventory, key, signals=[f"about {key}"], anti_signals=["good day"])
+    return inventory
+
+
+def once(meanwhile: object, then: object) -> object:
+    """``then``, before whose first call somebody else does ``meanwhile``."""
+    calls: list[int] = []
+
+    def inner(*args: object, **kwargs: object) -> object:
+        calls.append(1)
+        if len(calls) == 1:
+            meanwhile()  # type: ignore[operator]
+        return then(*args, **kwargs)  # type: ignore[operator]
+
+    return inner
+
+
+def test_of_two_first_refits_at_once_one_is_a_conflict(unfitted: Inventory, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = once(lambda: fit.refit(unfitted, by=SYSTEM), fit.draft_version)
+    monkeypatch.setattr(fit, "draft_version", other)
+    with pytest.raises(Conflict, match="first version meanwhile") as refused:
+        fit.refit(unfitted, by=SYSTEM)
+    assert (refused.value.base_version, refused.value.current_version) == (None, 1)
+    assert ClassifierVersion.objects.count() == 2
+    assert (
+        Release.objects.filter(inventory=unfitted).count() == 1 + 2 + 2
+    )  # made, two policies, centre, the other's refit
+
+
+def test_of_two_first_fits_at_once_one_fixes_the_centre(unfitted: Inventory, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = once(lambda: fit.ensure_centre(unfitted, by=SYSTEM), fit.embedding.make_centre)
+    monkeypatch.setattr(fit.embedding, "make_centre", other)
+    fit.ensure_centre(unfitted, by=SYSTEM)
+    assert Centre.objects.count() == 1
+    assert Change.objects.filter(action="prepare").count() == 1
