@@ -27,12 +27,31 @@ from console.models.inventory import (
     ReleaseActivation,
 )
 from console.models.judgement import Judge, JudgeKind, Judgement, Rubric
+from console.models.run import (
+    Attempt,
+    Guideline,
+    ItemState,
+    ModelProvider,
+    ModelRole,
+    ModelSetting,
+    Overlap,
+    Run,
+    RunItem,
+    RunKind,
+    RunState,
+    Schedule,
+    ScheduledStart,
+    Spend,
+    StartOutcome,
+)
 from console.models.version import ClassifierVersion
 
 __all__ = [
-    "ApiToken", "Artifact", "ArtifactSetting", "ArtifactText", "AuditEvent", "Centre", "Change", "ClassWeight",
-    "ClassifierVersion", "Conversation", "Decision", "Dependency", "DependencyKind", "Discovery", "Exemplar",
-    "ExemplarStatus", "FitSet", "GoLive", "Heartbeat", "IdempotencyRecord", "Inventory", "Judge", "JudgeKind", "Judgement",
-    "Kind", "Membership", "Message", "Mode", "OperatingPoint", "Origin", "Pin", "Polarity", "QueryState", "Release",
-    "ReleaseActivation", "Role", "Rubric", "Source", "StateView", "Status", "User", "Vector", "ViewKind",
+    "ApiToken", "Artifact", "ArtifactSetting", "ArtifactText", "Attempt", "AuditEvent", "Centre", "Change",
+    "ClassWeight", "ClassifierVersion", "Conversation", "Decision", "Dependency", "DependencyKind", "Discovery",
+    "Exemplar", "ExemplarStatus", "FitSet", "GoLive", "Guideline", "Heartbeat", "IdempotencyRecord", "Inventory",
+    "ItemState", "Judge", "JudgeKind", "Judgement", "Kind", "Membership", "Message", "Mode", "ModelProvider",
+    "ModelRole", "ModelSetting", "OperatingPoint", "Origin", "Overlap", "Pin", "Polarity", "QueryState", "Release",
+    "ReleaseActivation", "Role", "Rubric", "Run", "RunItem", "RunKind", "RunState", "Schedule", "ScheduledStart",
+    "Source", "Spend", "StartOutcome", "StateView", "Status", "User", "Vector", "ViewKind",
 ]  # fmt: skip

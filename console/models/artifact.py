@@ -1,7 +1,7 @@
 """What is to be retrieved: policies, skills, tools and the rest, with their text revisions and settings over releases."""
 
 from django.db import models
-from django.db.models import F, Q
+from django.db.models import Exists, F, OuterRef, Q
 
 from console.models.base import Carried, CarriedQuerySet, one_of
 from console.models.inventory import KEY, Inventory
@@ -71,6 +71,15 @@ class ArtifactSetting(Carried):
         ]
 
 
+class ArtifactTextQuerySet(CarriedQuerySet["ArtifactText"]):
+    def as_now(self) -> "ArtifactTextQuerySet":
+        """Revisions that read as the current one: of an edit that was taken back also the one before it."""
+        now = ArtifactText.objects.filter(
+            artifact=OuterRef("artifact"), digest=OuterRef("digest"), to_release__isnull=True
+        )
+        return self.filter(Exists(now))
+
+
 class ArtifactText(Carried):
     """A revision of an artifact's name and text; judgements and generated exemplars point to one."""
 
@@ -82,7 +91,7 @@ class ArtifactText(Carried):
     by = models.CharField(max_length=150, blank=True)
     at = models.DateTimeField(auto_now_add=True)
 
-    objects = CarriedQuerySet.as_manager()
+    objects = ArtifactTextQuerySet.as_manager()
 
     class Meta:
         constraints = [
