@@ -229,7 +229,8 @@ def _from_old_text(inventory: Inventory) -> set[int]:
     """Artifacts with examples in use that were written by AI from an earlier text."""
     return set(
         Exemplar.objects.filter(artifact__inventory=inventory, status=ExemplarStatus.PROMOTED, source=Source.GENERATED)
-        .filter(artifact_text__to_release__isnull=False)
+        .filter(artifact_text__isnull=False)
+        .exclude(artifact_text__in=ArtifactText.objects.as_now().filter(artifact__inventory=inventory))
         .values_list("artifact_id", flat=True)
         .distinct()
     )

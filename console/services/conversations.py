@@ -23,6 +23,7 @@ from django.db.models import (
 from django.db.models.fields import TextField
 
 from console.models import (
+    ArtifactText,
     Conversation,
     Discovery,
     Inventory,
@@ -206,12 +207,14 @@ def _judged_pairs(inventory: Inventory, ids: list[int]) -> dict[int, int]:
     result: dict[int, int] = {}
     rows = (
         Judgement.objects.filter(
-            state__conversation__in=ids, judge=inventory.judge_id, artifact_text__to_release__isnull=True
+            state__conversation__in=ids,
+            judge=inventory.judge_id,
+            artifact_text__in=ArtifactText.objects.as_now().filter(artifact__inventory=inventory),
         )
-        .values_list("state__conversation_id", "state_id", "artifact_text_id")
+        .values_list("state__conversation_id", "state_id", "artifact_text__artifact_id")
         .distinct()
     )
-    for conversation, _state, _text in rows:
+    for conversation, _state, _artifact in rows:
         result[conversation] = result.get(conversation, 0) + 1
     return result
 
@@ -410,7 +413,10 @@ def _turns(conversation: Conversation, here: Ground) -> list[Turn]:
 def _opinions(conversation: Conversation, inventory: Inventory, at: int) -> dict[tuple[int, str], list[Opinion]]:
     """Per (user turn, policy) the newest score of the inventory's AI reviewer and of each person."""
     rows = (
-        Judgement.objects.filter(state__conversation=conversation, artifact_text__to_release__isnull=True)
+        Judgement.objects.filter(
+            state__conversation=conversation,
+            artifact_text__in=ArtifactText.objects.as_now().filter(artifact__inventory=inventory),
+        )
         .filter(Q(judge=inventory.judge_id) | Q(judge__kind=JudgeKind.HUMAN))
         .annotate(
             here=Case(When(state__user_turn=at, then=True), default=False, output_field=BooleanField()),

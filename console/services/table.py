@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from console.models import (
     Artifact,
+    ArtifactText,
     Centre,
     ClassifierVersion,
     Exemplar,
@@ -222,7 +223,7 @@ class Labels:
 
 
 def labels_of(inventory: Inventory, table: StateTable, artifact: Artifact, *, fresh: bool = False) -> Labels:
-    """The labels given for the artifact's current text."""
+    """The labels given for the artifact's current text, in whichever revision it stood."""
     return all_labels(inventory, table, fresh=fresh)[artifact.pk]
 
 
@@ -236,9 +237,9 @@ def all_labels(inventory: Inventory, table: StateTable, *, fresh: bool = False) 
 
 
 def _current_texts(inventory: Inventory) -> dict[int, int]:
-    """Artifact id per current text id; only a release changes them."""
-    rows = Artifact.objects.filter(inventory=inventory, texts__to_release__isnull=True)
-    return dict(rows.values_list("texts__id", "pk"))
+    """Artifact id per id of a text that reads as its current one; only a release changes them."""
+    rows = ArtifactText.objects.as_now().filter(artifact__inventory=inventory)
+    return dict(rows.values_list("pk", "artifact_id"))
 
 
 def _read_labels(inventory: Inventory, table: StateTable, texts: dict[int, int]) -> dict[int, Labels]:
@@ -249,7 +250,10 @@ def _read_labels(inventory: Inventory, table: StateTable, texts: dict[int, int])
         for pk in texts.values()
     }
     rows = (
-        Judgement.objects.filter(judge__inventory=inventory, artifact_text__to_release__isnull=True)
+        Judgement.objects.filter(
+            judge__inventory=inventory,
+            artifact_text__in=ArtifactText.objects.as_now().filter(artifact__inventory=inventory),
+        )
         .order_by("id")  # the newest of repeats and prompt versions counts
         .values_list("state_id", "artifact_text_id", "judge_id", "judge__kind", "score")
     )

@@ -9,6 +9,7 @@ import numpy as np
 
 from console.models import (
     Artifact,
+    ArtifactText,
     ClassifierVersion,
     Conversation,
     Decision,
@@ -23,6 +24,7 @@ from console.models import (
     ReleaseActivation,
 )
 from console.services import table
+from console.services.artifacts import current_text
 from console.services.errors import NotFound
 from console.services.runtime import ReleaseName, conversation_vectors, exemplar_terms, release_number, runtime
 from sq_core.attribution import Attribution, attribute
@@ -262,6 +264,7 @@ def _term_rows(terms: Sequence[ExemplarTerm], found: Attribution, query: Any, so
 # --------------------------------------------------------------------------------------------------------------- witnesses
 def witnesses(state: QueryState, artifact: Artifact) -> list[Witness]:
     """Every judgement of this pair, models before people, newest first; never merged."""
+    now = current_text(artifact)
     rows = (
         Judgement.objects.filter(state=state, artifact_text__artifact=artifact)
         .select_related("judge", "artifact_text")
@@ -277,7 +280,7 @@ def witnesses(state: QueryState, artifact: Artifact) -> list[Witness]:
             prompt_version=row.prompt_version,
             rubric=row.judge.rubric,
             digest_computed=row.digest_computed,
-            text_changed=row.artifact_text.to_release is not None,
+            text_changed=row.artifact_text.digest != now.digest,
             by=row.by,
             at=row.at,
         )
@@ -293,8 +296,7 @@ def first_maximum_turn(inventory: Inventory, conversation: Conversation, artifac
     scores = dict(
         Judgement.objects.filter(
             state__conversation=conversation,
-            artifact_text__artifact=artifact,
-            artifact_text__to_release=None,
+            artifact_text__in=ArtifactText.objects.as_now().filter(artifact=artifact),
             judge=judge,
         )
         .filter(judge__kind=JudgeKind.MODEL)

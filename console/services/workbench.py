@@ -183,7 +183,7 @@ def text_changed(ground: Ground) -> bool:
     return (
         Exemplar.objects.promoted()
         .filter(artifact=ground.artifact, source=Source.GENERATED, created_at__lt=ground.text.at)
-        .exclude(artifact_text=ground.text)
+        .exclude(artifact_text__digest=ground.text.digest)
         .exists()
     )
 

@@ -5,13 +5,14 @@ from functools import partial
 import numpy as np
 import pytest
 
-from console.models import Inventory
-from console.services import embed, score, table
+from console.models import Exemplar, Inventory
+from console.presenters import policies
+from console.services import artifacts, conversations, embed, score, table, why, workbench
 from console.services.actor import SYSTEM
 from console.services.ingest_conversations import grow_conversation
 from console.services.inventories import current_point
 from sq_core.conversation import messages_from_json
-from tests.make import World
+from tests.make import TEXTS, World
 
 pytestmark = pytest.mark.django_db
 
@@ -27,6 +28,33 @@ def test_a_live_turn_leaves_the_table_alone_until_it_is_embedded(world: World) -
     after = table.state_table(Inventory.objects.get(pk=world.inventory.pk), centre)
     assert len(after) == len(before) + 1
     assert score.headline(world.inventory).states == len(after)
+
+
+def test_an_edit_taken_back_brings_the_judgements_of_the_text_back(world: World) -> None:
+    state, turn = world.state("talk-1", 1), world.talks["talk-1"]
+
+    def seen() -> tuple[bool, ...]:
+        head = workbench.head(workbench.ground(Inventory.objects.get(pk=world.inventory.pk), "cancel-order"))
+        listed = next(row for row in policies.rows(world.inventory) if row.key == "cancel-order")
+        return (
+            head.needed > 0,
+            listed.relevant > 0,
+            not why.witnesses(state, world.cancel)[0].text_changed,
+            why.first_maximum_turn(world.inventory, turn, world.cancel) is not None,
+            "cancel-order" in conversations.talk(world.inventory, "talk-1").turns[1].needed,
+            not head.text_changed and "text_changed" not in listed.states,
+        )
+
+    Exemplar.objects.filter(artifact=world.cancel).update(
+        source="generated", artifact_text=artifacts.current_text(world.cancel)
+    )
+    world.inventory = Inventory.objects.select_related("judge").get(pk=world.inventory.pk)
+    assert seen() == (True,) * 6
+    artifacts.edit_artifact(world.cancel, by=world.by, text="Never.")
+    assert seen() == (False,) * 6
+    artifacts.edit_artifact(world.cancel, by=world.by, text=TEXTS["cancel-order"])
+    assert artifacts.current_text(world.cancel).number == 3
+    assert seen() == (True,) * 6
 
 
 def test_a_cache_holds_so_many_values_and_bytes_and_always_the_newest() -> None:
