@@ -15,8 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sq_core import fit_classifier
+from sq_core.embedding import centre_and_normalise, make_centre
 
-SHAPES = [(10, 10, 384), (10, 40, 384), (10, 10, 1536), (10, 10, 3072), (100, 200, 384), (500, 1500, 384)]
+SHAPES = [
+    (10, 10, 384),
+    (10, 40, 384),
+    (10, 10, 1536),
+    (10, 10, 3072),
+    (50, 50, 3072),
+    (100, 200, 384),
+    (500, 1500, 384),
+]
 
 
 def unit_rows(rng: np.random.Generator, n: int, d: int) -> NDArray[np.float32]:
@@ -55,6 +64,23 @@ def main() -> None:
             lbfgs = median_ms(partial(theirs.fit, rows, labels), min(repeats, 20))
             line += f" {lbfgs:9.2f} {np.abs(theirs.coef_[0] - fit.weights).max():10.1e}"
         print(line)
+    print_inventories(rng)
+
+
+def print_inventories(rng: np.random.Generator) -> None:
+    """A whole inventory of 20 × 384: the sample's 36, and 10,000 around a new centre."""
+    raw = unit_rows(rng, 20 * 36, 384)
+    sets = np.split(raw, 36)
+    whole = median_ms(lambda: [fit_classifier(each[:10], each[10:], 1.0, "balanced") for each in sets], 20)
+    centre = make_centre(raw[::20])
+
+    def recentred() -> None:
+        for _ in range(0, 10_000, len(sets)):
+            for each in sets:
+                rows = centre_and_normalise(each, centre)
+                fit_classifier(rows[:10], rows[10:], 1.0, "balanced")
+
+    print(f"all 36 of 20 × 384: {whole:.1f} ms; 10,000 centred anew and fitted: {median_ms(recentred, 1) / 1000:.1f} s")
 
 
 if __name__ == "__main__":

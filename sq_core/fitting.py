@@ -104,7 +104,9 @@ class _Span:
     def step(self, point: _Point) -> tuple[Floats, float]:
         root = np.sqrt(point.curvature)
         system = self.identity + root[:, None] * self.gram * root
-        solved = np.linalg.solve(system, np.column_stack((root * (self.rows @ -point.gradient), root)))
+        right = np.empty((len(root), 2))
+        right[:, 0], right[:, 1] = root * (self.rows @ -point.gradient), root
+        solved = np.linalg.solve(system, right)
         bias = (point.pull.sum() - root @ solved[:, 0]) / max(float(root @ solved[:, 1]), TINY)
         shares = root * (solved[:, 0] + bias * solved[:, 1])
         return -point.gradient - shares @ self.rows, float(bias)
@@ -150,7 +152,7 @@ def fit_classifier(
         raise FitError(f"C is {C!r}; expected a positive number up to {LARGEST_C:g} (the default is 1.0)")
     weights = _sample_weights(len(positive), len(negative), class_weight, exemplar_weights)
     sign = np.concatenate((np.ones(len(positive)), -np.ones(len(negative))))
-    problem = _Problem(rows=np.concatenate((positive, negative)), sign=sign, cost=C * weights)
+    problem = _Problem(np.concatenate((positive, negative), dtype=np.float64), sign=sign, cost=C * weights)
     point, stop = _minimise(problem)
     # The last α are C·s·(y − p) at the optimum itself; w is their sum, so attribution needs no further rounding.
     return Fit(
@@ -164,18 +166,22 @@ def fit_classifier(
     )
 
 
-def _side(vectors: ArrayLike, name: str) -> Floats:
-    rows = np.asarray(vectors, dtype=np.float64)
+def _side(vectors: ArrayLike, name: str) -> NDArray[np.floating]:
+    """One side as an array (n, d) of any float type; anything else becomes float64."""
+    rows = np.asarray(vectors)
+    if not np.issubdtype(rows.dtype, np.floating):
+        rows = np.asarray(vectors, dtype=np.float64)
     if rows.shape[0:1] == (0,):
         raise EmptyClass(f"no {name} given; a classifier needs at least one signal and one anti-signal")
     if rows.ndim != 2 or rows.shape[1] == 0:
         raise FitError(f"{name}s have shape {rows.shape}; expected (n, d), one row per {name}")
+    # The extremes are NaN where any number is: one comparison finds whatever cannot be fitted.
+    if max(float(rows.max()), -float(rows.min())) <= LARGEST_ENTRY:
+        return rows
     if not np.isfinite(rows).all():
         bad = int(np.flatnonzero(~np.isfinite(rows).all(axis=1))[0])
         raise FitError(f"{name} {bad} (counted from 0) holds NaN or infinity; embed its text again")
-    if np.abs(rows).max() > LARGEST_ENTRY:
-        raise FitError(f"{name}s hold numbers beyond {LARGEST_ENTRY:g}; expected centred unit vectors")
-    return rows
+    raise FitError(f"{name}s hold numbers beyond {LARGEST_ENTRY:g}; expected centred unit vectors")
 
 
 def _sample_weights(positive: int, negative: int, class_weight: ClassWeight, given: ArrayLike | None) -> Floats:
@@ -236,7 +242,7 @@ def _evaluate(problem: _Problem, weights: Floats, bias: float) -> _Point:
     loss = np.maximum(-signed, 0.0) + np.log1p(small)
     pull = problem.cost * problem.sign * wrong
     gradient = weights - pull @ problem.rows
-    norm = float(np.linalg.norm(weights))
+    norm = math.sqrt(weights @ weights)  # np.linalg.norm costs as much as a product at this size
     scale = max(norm, WEIGHT_FLOOR * float(problem.cost.sum()))
     return _Point(
         weights=weights,
@@ -245,5 +251,5 @@ def _evaluate(problem: _Problem, weights: Floats, bias: float) -> _Point:
         curvature=problem.cost * small / (1.0 + small) ** 2,
         gradient=gradient,
         objective=0.5 * norm**2 + float(problem.cost @ loss),
-        relative_gradient=math.hypot(float(np.linalg.norm(gradient)), float(pull.sum())) / scale,
+        relative_gradient=math.hypot(math.sqrt(gradient @ gradient), float(pull.sum())) / scale,
     )

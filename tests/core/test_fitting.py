@@ -21,7 +21,8 @@ def gradient(fit, signals, anti_signals):
     """Norm of the objective's gradient in (w, b), from the definition."""
     rows = np.concatenate((signals, anti_signals)).astype(np.float64)
     labels = np.repeat([1.0, 0.0], [len(signals), len(anti_signals)])
-    pull = fit.C * fit.sample_weights * (labels - 1 / (1 + np.exp(-(rows @ fit.weights + fit.bias))))
+    likely = np.exp(-np.logaddexp(0, -(rows @ fit.weights + fit.bias)))  # margins may lie beyond ±700
+    pull = fit.C * fit.sample_weights * (labels - likely)
     return np.hypot(np.linalg.norm(fit.weights - rows.T @ pull), pull.sum())
 
 
