@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sq_core.conversation import messages_from_json, prefix, render, user_turns
+from sq_core.cumulative import cumulative_mode
 from sq_core.embedding import Encoder, centre_and_normalise, make_centre, vector_key
 from sq_core.evaluation.protocols import EvaluationSet, Exemplars
 from sq_core.scoring import ViewTable
@@ -53,7 +54,7 @@ def embed(encoder: Encoder, texts: Sequence[str], cache: Path) -> dict[str, NDAr
 
 
 def load(folder: Path, encoder: Encoder) -> EvaluationSet:
-    """The set as the protocols want it: states sorted by (conversation, user turn)."""
+    """The set as the protocols want it: states sorted by (conversation, user turn), prefixes in the encoder's mode."""
     policies = read_lines(folder / "policies.jsonl")
     made_file = folder / "exemplars_generated.jsonl"
     exemplars = {
@@ -70,7 +71,8 @@ def load(folder: Path, encoder: Encoder) -> EvaluationSet:
             seen = prefix(messages, turn)
             judged = scores.get((row["id"], turn), {})
             marks = [int(judged.get(key, 0)) for key in keys]
-            states.append((number, turn, row.get("scenario") or row["id"], render(seen), seen[-1].content, marks))
+            text = render(seen, user_only=user_only(encoder))
+            states.append((number, turn, row.get("scenario") or row["id"], text, seen[-1].content, marks))
     conversations, turns, scenarios, cumulative, messages_sent, judgements = zip(*states, strict=True)
     made = [text for key in keys for side in ("signals", "anti_signals") for text in exemplars[key].get(side, [])]
     texts = [row["text"] for row in policies]
@@ -97,12 +99,17 @@ def load(folder: Path, encoder: Encoder) -> EvaluationSet:
     )
 
 
-def prefix_texts(folder: Path) -> tuple[str, ...]:
+def user_only(encoder: Encoder) -> bool:
+    return cumulative_mode(encoder.id) == "user-cumulative"
+
+
+def prefix_texts(folder: Path, encoder: Encoder) -> tuple[str, ...]:
     """The rendered prefix of every state, in the order of ``load``."""
     texts = []
     for row in sorted(read_lines(folder / "conversations.jsonl"), key=lambda row: str(row["id"])):
         messages = messages_from_json(row["messages"])
-        texts += [render(prefix(messages, turn)) for turn in range(len(user_turns(messages)))]
+        seen = (prefix(messages, turn) for turn in range(len(user_turns(messages))))
+        texts += [render(each, user_only=user_only(encoder)) for each in seen]
     return tuple(texts)
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from sq_core.classifier import ViewKind
 from sq_core.conversation import Message, is_user_turn, read_messages, render
+from sq_core.cumulative import cumulative_mode
 from sq_core.scoring import ScoringError, Vectors, Views
 
 if TYPE_CHECKING:
@@ -135,16 +136,15 @@ def embed_conversation(
 ) -> ConversationVectors:
     """Embed a conversation's user turns and its last prefix, or `every_prefix`; only what `cache` lacks is encoded.
 
-    `messages` must hold a user turn and be whole, from the first message on.
+    `messages` must hold a user turn and be whole, from the first message on. An encoder whose cumulative mode is
+    ``user-cumulative`` has the user's messages alone rendered, whatever `rendering` says.
     """
+    user_only = rendering.user_only or cumulative_mode(encoder.id) == "user-cumulative"
     places = [place for place, message in enumerate(messages) if is_user_turn(message)]
     shown = places if every_prefix else places[-1:]
     texts = chain(
         (messages[place].content for place in places),
-        (
-            render(messages[: place + 1], tool_results=rendering.tool_results, user_only=rendering.user_only)
-            for place in shown
-        ),
+        (render(messages[: place + 1], tool_results=rendering.tool_results, user_only=user_only) for place in shown),
     )
     rows = np.concatenate([centre(batch) for batch in _encode(texts, encoder, cache)])
     return ConversationVectors(cumulative=rows[len(places) :], turns=rows[: len(places)])

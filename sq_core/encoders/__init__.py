@@ -12,10 +12,11 @@ _built: dict[tuple[str, tuple[tuple[str, Any], ...]], Encoder] = {}
 
 
 def get_encoder(name: str, **options: Any) -> Encoder:
-    """The encoder called `minilm` or `openai:MODEL[:DIM]`, built once per process for a name and its options.
+    """The encoder called `minilm[:whole]` or `openai:MODEL[:DIM]`, built once per process for a name and its options.
 
     DIM is the last part if it is all digits, so a model's own name may hold colons. Options are the keyword arguments of
-    `local.MiniLM` or `openai_compatible.OpenAICompatible`; their values must be hashable.
+    `local.MiniLM` or `openai_compatible.OpenAICompatible`; their values must be hashable. `minilm:whole` is `minilm` with
+    the option `cumulative="whole"`.
 
     Raises:
         ValueError: another name, or an option out of range.
@@ -30,10 +31,10 @@ def get_encoder(name: str, **options: Any) -> Encoder:
 
 def _build(name: str, options: dict[str, Any]) -> Encoder:
     family, _, rest = name.partition(":")
-    if name == "minilm":
+    if name in ("minilm", "minilm:whole"):
         from sq_core.encoders.local import MiniLM
 
-        return MiniLM(**options)
+        return MiniLM(**(options | {"cumulative": "whole"} if rest else options))
     if family == "openai" and rest:
         from sq_core.encoders.openai_compatible import OpenAICompatible
 
@@ -41,4 +42,4 @@ def _build(name: str, options: dict[str, Any]) -> Encoder:
         if model and last.isascii() and last.isdigit():
             return OpenAICompatible(model, dimension=int(last), **options)
         return OpenAICompatible(rest, **options)
-    raise ValueError(f"an encoder is called 'minilm' or 'openai:MODEL[:DIM]', got {name!r}")
+    raise ValueError(f"an encoder is called 'minilm', 'minilm:whole' or 'openai:MODEL[:DIM]', got {name!r}")

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from sq_core.cumulative import CumulativeMode, checked_mode, mean_of_windows, windows
 from sq_core.embedding import EncoderUnavailable, Vectors
 from sq_core.encoders.minilm_weights import ENVIRONMENT_VARIABLE, TOKENIZER, WEIGHTS, default_directory, sha256_of
 
@@ -48,7 +49,7 @@ class _Runtime:
 
 
 class MiniLM:
-    """all-MiniLM-L6-v2: 384 dimensions, mean pooling, l2; texts beyond the window keep their tail (or head).
+    """all-MiniLM-L6-v2: 384 dimensions, mean pooling, l2; texts beyond the window keep their tail (or head), or all.
 
     Files are read from `directory`, else `SIGNALBOX_MINILM_DIR`, else `var/minilm` beside the `sq_core` package; they
     are loaded at the first `encode`. Safe to share between threads and to carry through a fork.
@@ -58,6 +59,8 @@ class MiniLM:
         truncation: the side of a long text that is kept; part of the id.
         threads: onnxruntime's threads for one call. Results do not depend on it.
         window: word pieces per text, [CLS] and [SEP] included, 3 to 512; part of the id.
+        cumulative: the cumulative mode (`sq_core.cumulative`); part of the id. ``whole`` reads a long text in as many
+            windows as it takes, each at the cost of one text.
 
     Raises:
         EncoderUnavailable: the weights are not there.
@@ -71,6 +74,7 @@ class MiniLM:
         truncation: Truncation = "tail",
         threads: int = 1,
         window: int = 256,
+        cumulative: CumulativeMode = "tail",
     ) -> None:
         if truncation not in ("tail", "head"):
             raise ValueError(f"truncation is 'tail' or 'head', got {truncation!r}")
@@ -82,6 +86,7 @@ class MiniLM:
         self.truncation = truncation
         self.threads = threads
         self.window = window
+        self.cumulative = checked_mode(cumulative)
         self._lock = threading.Lock()
         self._loaded: _Runtime | None = None
         if missing := [name for name in (WEIGHTS.name, TOKENIZER.name) if not (self.directory / name).is_file()]:
@@ -92,7 +97,8 @@ class MiniLM:
         """Model and revision (start of the weights' sha256), pooling, window, side kept, cumulative mode."""
         revision = WEIGHTS.sha256[:12]
         side = self.truncation
-        return f"minilm:all-MiniLM-L6-v2@{revision}:mean:window-{self.window}:keep-{side}:cumulative-{side}"
+        mode = side if self.cumulative == "tail" else self.cumulative
+        return f"minilm:all-MiniLM-L6-v2@{revision}:mean:window-{self.window}:keep-{side}:cumulative-{mode}"
 
     @property
     def dimension(self) -> int:
@@ -106,24 +112,48 @@ class MiniLM:
             EncoderUnavailable: files or packages are missing or damaged.
             ValueError: a text holds a lone surrogate.
         """
+        of_texts = list(self._windows(texts))
+        of_windows = self._encode_windows([pieces for parts in of_texts for pieces in parts])
         vectors = np.empty((len(texts), DIMENSION), dtype=np.float32)
-        by_length: defaultdict[int, list[tuple[int, list[int]]]] = defaultdict(list)
-        for row, (pieces, _) in enumerate(self._pieces(texts)):
-            by_length[len(pieces)].append((row, pieces))
+        start = 0
+        for row, parts in enumerate(of_texts):
+            vectors[row] = mean_of_windows(of_windows[start : start + len(parts)])
+            start += len(parts)
+        return vectors
+
+    def _encode_windows(self, pieces: Sequence[list[int]]) -> NDArray[np.float64]:
+        """Unit vectors (n, 384) of windows given as piece ids, those of equal length in batches."""
+        vectors = np.empty((len(pieces), DIMENSION), dtype=np.float64)
+        by_length: defaultdict[int, list[int]] = defaultdict(list)
+        for row, ids in enumerate(pieces):
+            by_length[len(ids)].append(row)
         for length in sorted(by_length):
             alike = by_length[length]
             size = max(1, min(BATCH_TEXTS, BATCH_PIECES // length))
             for start in range(0, len(alike), size):
-                batch = alike[start : start + size]
-                ids = np.array([pieces for _, pieces in batch], dtype=np.int64)
-                tokens: NDArray[np.float32] = self._runtime().session.run(["tokens"], {"input_ids": ids})[0]
-                for (row, _), of_text in zip(batch, tokens, strict=True):
+                rows = alike[start : start + size]
+                batch = np.array([pieces[row] for row in rows], dtype=np.int64)
+                tokens: NDArray[np.float32] = self._runtime().session.run(["tokens"], {"input_ids": batch})[0]
+                for row, of_text in zip(rows, tokens, strict=True):
                     vectors[row] = _pool(of_text)
         return vectors
 
     def overflows(self, texts: Sequence[str]) -> list[bool]:
-        """For each text, whether it has more word pieces than fit between [CLS] and [SEP] and is cut."""
-        return [cut for _, cut in self._pieces(texts)]
+        """For each text, whether it has more word pieces than fit between [CLS] and [SEP] and is cut; never in ``whole``."""
+        return [cut and self.cumulative != "whole" for _, cut in self._pieces(texts)]
+
+    def _windows(self, texts: Sequence[str]) -> Iterator[list[list[int]]]:
+        """Each text's windows as piece ids with [CLS] and [SEP]: one, or in ``whole`` as many as it takes."""
+        if self.cumulative != "whole":
+            yield from ([pieces] for pieces, _ in self._pieces(texts))
+            return
+        for text, (pieces, cut) in zip(texts, self._pieces(texts), strict=True):
+            if not cut:
+                yield [pieces]
+                continue
+            ids = self._runtime().tokenizer.encode(text, add_special_tokens=False).ids
+            parts = windows(ids, self.window - 2, from_end=self.truncation == "tail")
+            yield [[CLS, *part, SEP] for part in parts]
 
     def _pieces(self, texts: Sequence[str]) -> Iterator[tuple[list[int], bool]]:
         """Each text's piece ids with [CLS] and [SEP], at most `window` of them, and whether the text was cut."""

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
+from sq_core.cumulative import CumulativeMode, byte_windows, checked_mode, mean_of_windows
 from sq_core.embedding import DimensionMismatch, EncoderUnavailable, Vectors
 
 try:
@@ -49,6 +50,8 @@ class OpenAICompatible:
         max_retries: attempts after the first. A `Retry-After` of up to 30 s is waited for, a longer one is not.
         batch_size: texts per request at most.
         window_bytes: longer texts are cut to this many bytes of UTF-8, keeping the tail; part of the id.
+        cumulative: the cumulative mode (`sq_core.cumulative`); part of the id. ``whole`` sends a long text in several
+            windows and is billed for all of them.
         client: an `openai.OpenAI` to use instead of `base_url`, `api_key`; not closed by `close`.
 
     Raises:
@@ -67,6 +70,7 @@ class OpenAICompatible:
         max_retries: int = 4,
         batch_size: int = 128,
         window_bytes: int = WINDOW_BYTES,
+        cumulative: CumulativeMode = "tail",
         client: openai.OpenAI | None = None,
     ) -> None:
         smallest = min(batch_size, window_bytes, 1 if dimension is None else dimension)
@@ -89,6 +93,7 @@ class OpenAICompatible:
         self.max_retries = max_retries
         self.batch_size = batch_size
         self.window_bytes = window_bytes
+        self.cumulative = checked_mode(cumulative)
         self._asked = dimension
         self._lock = threading.Lock()
         self._probed: tuple[int, str] | None = None
@@ -100,10 +105,10 @@ class OpenAICompatible:
     def id(self) -> str:
         """Model, dimension, host, window, side kept and a probe digest; the first use makes one request.
 
-        The digest tells another model behind the same name. Pooling and cumulative mode are the server's and `tail`.
+        The digest tells another model behind the same name. Pooling is the server's.
         """
         dimension, digest = self._probe()
-        kept = f"window-{self.window_bytes}B:keep-tail:cumulative-tail"
+        kept = f"window-{self.window_bytes}B:keep-tail:cumulative-{self.cumulative}"
         return f"openai:{self.model}:{dimension}:{self.host}:{kept}:probe-{digest}"
 
     @property
@@ -121,12 +126,20 @@ class OpenAICompatible:
         if isinstance(texts, str):
             raise TypeError("texts is a sequence of strings, got one string")
         dimension = self.dimension if len(texts) == 0 or self._asked is None else self._asked
-        parts = [self._request(batch, dimension) for batch in self._batches(texts)]
-        return np.concatenate([np.empty((0, dimension), dtype=np.float32), *parts])
+        of_texts = [self._windows(text) for text in texts]
+        parts = [self._request(batch, dimension) for batch in self._batches([w for each in of_texts for w in each])]
+        vectors = np.concatenate([np.empty((0, dimension), dtype=np.float32), *parts])
+        if len(vectors) == len(texts):
+            return vectors
+        ends = np.cumsum([len(each) for each in of_texts])
+        means = [mean_of_windows(each.astype(np.float64)) for each in np.split(vectors, ends[:-1])]
+        return np.array(means, dtype=np.float32)
 
     def overflows(self, texts: Sequence[str]) -> list[bool]:
-        """For each text, whether it is cut to `window_bytes`. What the server cuts by itself is not known here."""
-        return [len(text.encode()) > self.window_bytes for text in texts]
+        """For each text, whether it is cut to `window_bytes`, never in ``whole``. What the server cuts by itself is not
+        known here.
+        """
+        return [self.cumulative != "whole" and len(text.encode()) > self.window_bytes for text in texts]
 
     def close(self) -> None:
         """Close the connections of the client made here."""
@@ -142,20 +155,24 @@ class OpenAICompatible:
                     self._probed = (len(vector), probe_digest(vector))
         return self._probed
 
+    def _windows(self, text: str) -> list[str]:
+        """What is sent for a text: its tail, or in ``whole`` all of it in as many windows as it takes; never nothing."""
+        data, size = text.encode(), self.window_bytes
+        parts = byte_windows(data, size) if self.cumulative == "whole" else [data[-size:]]
+        # A cut may fall inside a character, whose rest is dropped.
+        return [part.decode(errors="ignore") or " " for part in parts]
+
     def _batches(self, texts: Sequence[str]) -> Iterator[list[str]]:
-        """Texts cut to the window, in requests of at most `batch_size` texts and `REQUEST_BYTES` bytes."""
+        """Texts in requests of at most `batch_size` texts and `REQUEST_BYTES` bytes."""
         batch: list[str] = []
         size = 0
         for text in texts:
-            data = text.encode()
-            if len(data) > self.window_bytes:
-                # The cut may fall inside a character, whose rest is dropped.
-                data = data[-self.window_bytes :]
-            if batch and (len(batch) == self.batch_size or size + len(data) > REQUEST_BYTES):
+            length = len(text.encode())
+            if batch and (len(batch) == self.batch_size or size + length > REQUEST_BYTES):
                 yield batch
                 batch, size = [], 0
-            batch.append(data.decode(errors="ignore") or " ")
-            size += len(data)
+            batch.append(text)
+            size += length
         if batch:
             yield batch
 

@@ -48,8 +48,9 @@ def pooling_stress(
     """One row per cumulative mode, pooling and false-positive rate.
 
     ``recall`` is that of B's artifacts, ``recall_unique`` of those B needs and A does not, ``recall_open`` of those
-    still needed at A's end. ``drop``: how much prepending A lowers the cumulative margins of B's artifacts on average;
-    the user-turn margins are asserted equal. ``cut``: share of stitched prefixes longer than the encoder's window.
+    still needed at A's end. ``drop``: how much prepending A lowers the cumulative margins of B's artifacts on average,
+    both prefixes embedded in the row's mode; the user-turn margins are asserted equal. ``cut``: share of stitched
+    prefixes longer than the encoder's window, of which ``tail`` loses the beginning and ``whole`` nothing.
     At most ``cap`` ordered pairs are drawn with ``seed``; both stand in the rows. ``scorer`` scores views in place of
     the generated classifiers, and ``scenarios`` keeps pairs to those its exemplars did not come from.
     """
@@ -58,11 +59,13 @@ def pooling_stress(
     data = data.with_labels(labels)
     chosen = logistic(*sides(data.generated)) if scorer is None else scorer
     pairs = draw_pairs(data, cap, seed, scenarios)
-    texts = [f"{extras.prefix_texts[a]}\n{extras.prefix_texts[b]}" for a, b in _last_states(data, pairs)]
+    last = _last_states(data, pairs)
+    texts = [f"{extras.prefix_texts[a]}\n{extras.prefix_texts[b]}" for a, b in last]
+    alone = [extras.prefix_texts[b] for _, b in last]
     cut = float(np.mean(extras.overflows(texts))) if extras.overflows is not None else None
     rows = []
     for mode, embed in extras.embed.items():
-        stitched = stitch(data, pairs, np.asarray(embed(texts)))
+        stitched = stitch(data, pairs, np.asarray(embed(texts)), np.asarray(embed(alone)))
         drop = _drop(stitched, chosen)
         for name, pooling in poolings.items():
             scores = pooled_views(stitched.table, chosen, pooling)
@@ -91,19 +94,23 @@ def _last_states(data: EvaluationSet, pairs: NDArray[np.intp]) -> list[tuple[int
     return [(ends[a], ends[b]) for a, b in pairs]
 
 
-def stitch(data: EvaluationSet, pairs: NDArray[np.intp], cumulative: NDArray[np.floating]) -> Stitched:
-    """The stitched states: A's user turns, then B's, and the prefix of both (P, d)."""
+def stitch(
+    data: EvaluationSet, pairs: NDArray[np.intp], cumulative: NDArray[np.floating], alone: NDArray[np.floating]
+) -> Stitched:
+    """The stitched states: A's user turns, then B's, and the prefix of both (P, d); ``alone`` (P, d): that of B."""
     spans, table = data.conversations(), data.table
     last = _last_states(data, pairs)
-    if len(cumulative) != len(pairs):
-        raise EvaluationError(f"{len(cumulative)} stitched prefixes for {len(pairs)} pairs; expected one each")
+    if not len(cumulative) == len(alone) == len(pairs):
+        raise EvaluationError(
+            f"{len(cumulative)} stitched and {len(alone)} single prefixes for {len(pairs)} pairs; expected one each"
+        )
     own = [_turns(table, *spans[i]) for i in range(len(spans))]
     turns = [np.concatenate((own[a], own[b])) for a, b in pairs]
     at_end = np.array([b for _, b in last])
     return Stitched(
         pairs=pairs,
         table=_table(cumulative, [table.turns[rows] for rows in turns]),
-        alone=_table(table.cumulative[at_end], [table.turns[own[b]] for _, b in pairs]),
+        alone=_table(alone, [table.turns[own[b]] for _, b in pairs]),
         recent=data.relevant[at_end],
         earlier=data.relevant[[a for a, _ in last]],
         judged=data.judged[at_end] & data.judged[[a for a, _ in last]],

@@ -104,6 +104,30 @@ def test_a_smaller_window_keeps_its_own_tail(weights: Path) -> None:
     assert pair[0].tobytes() == pair[1].tobytes()
 
 
+@pytest.mark.minilm
+def test_whole_is_the_mean_of_all_windows_and_short_texts_are_as_ever(weights: Path) -> None:
+    tail, whole = MiniLM(window=5), MiniLM(window=5, cumulative="whole")  # 3 pieces of text a window
+    long, parts = "a b c d e f g", ["a", "b c d", "e f g"]
+    assert tail.encode([long]).tobytes() == tail.encode(parts[-1:]).tobytes()
+    of_parts = tail.encode(parts).astype(np.float64)
+    expected = of_parts.mean(axis=0) / np.linalg.norm(of_parts.mean(axis=0))
+    np.testing.assert_allclose(whole.encode([long])[0], expected, atol=1e-7)
+    assert whole.encode(parts).tobytes() == tail.encode(parts).tobytes()
+    assert (tail.overflows([long, "a"]), whole.overflows([long, "a"])) == ([True, False], [False, False])
+    head = MiniLM(window=5, truncation="head", cumulative="whole")
+    of_head = tail.encode(["a b c", "d e f", "g"]).astype(np.float64).mean(axis=0)
+    np.testing.assert_allclose(head.encode([long])[0], of_head / np.linalg.norm(of_head), atol=1e-7)
+
+
+@pytest.mark.minilm
+def test_whole_vectors_are_bit_identical_alone_and_in_any_batch(weights: Path) -> None:
+    whole = MiniLM(window=7, cumulative="whole")
+    texts = [" ".join("abcdefghij"[i % 10] for i in range(length)) for length in (0, 3, 5, 6, 11, 23, 24, 5, 40)]
+    alone = np.concatenate([whole.encode([text]) for text in texts])
+    assert whole.encode(texts).tobytes() == alone.tobytes()
+    assert whole.encode(texts[::-1])[::-1].tobytes() == alone.tobytes()
+
+
 # minilm: the same bits whatever the neighbours, threads and processes
 
 
@@ -249,7 +273,9 @@ def test_the_short_cut_for_long_texts_is_exact(weights: Path, text: str, side: l
 def test_the_id_names_everything_a_vector_depends_on(weights: Path) -> None:
     assert MiniLM().id == "minilm:all-MiniLM-L6-v2@53aa51172d14:mean:window-256:keep-tail:cumulative-tail"
     variants = [MiniLM(), MiniLM(truncation="head"), MiniLM(window=128)]
-    assert len({encoder.id for encoder in variants}) == 3
+    variants += [MiniLM(cumulative="whole"), MiniLM(cumulative="user-cumulative")]
+    assert len({encoder.id for encoder in variants}) == 5
+    assert get_encoder("minilm:whole").id == variants[3].id
     assert MiniLM(threads=2).id == MiniLM().id  # as the bits do not depend on it
     assert MiniLM().dimension == 384
 
@@ -261,6 +287,7 @@ def test_the_id_names_everything_a_vector_depends_on(weights: Path) -> None:
         ({"window": 2}, "window is 3 to 512"),
         ({"window": 513}, "window is 3 to 512"),
         ({"threads": 0}, "threads is at least 1"),
+        ({"cumulative": "most"}, "cumulative is one of tail, whole, user-cumulative, got 'most'"),
     ],
 )
 def test_options_out_of_range(options: dict[str, Any], message: str) -> None:
@@ -473,7 +500,7 @@ def test_an_encoder_is_built_once_for_all_threads(weights: Path) -> None:
 
 @pytest.mark.parametrize("name", ["", "minilm:3", "openai", "openai:", "bert", "MiniLM"])
 def test_unknown_names(name: str) -> None:
-    with pytest.raises(ValueError, match=r"is called 'minilm' or 'openai:MODEL\[:DIM\]', got"):
+    with pytest.raises(ValueError, match=r"is called 'minilm', 'minilm:whole' or 'openai:MODEL\[:DIM\]', got"):
         get_encoder(name)
 
 
@@ -654,6 +681,20 @@ def test_long_texts_keep_their_tail_and_empty_ones_are_sent_as_a_space(server: S
     assert encoder.overflows(texts) == [True, False, True, False, True]
     encoder.encode([*texts, "x€€"])
     assert server.requests[0]["input"] == ["cdef", "abcd", "ßb", " ", "😡", "€"]
+
+
+def test_whole_sends_every_window_and_averages(server: Server, hosted: Make) -> None:
+    encoder = hosted(dimension=8, window_bytes=4, cumulative="whole", batch_size=2)
+    texts = ["abcdef", "ab", "", "aé€b"]
+    vectors = encoder.encode(texts)
+    assert [text for request in server.requests for text in request["input"]] == [
+        "ab", "cdef", "ab", " ", "aé", "€b",
+    ]  # fmt: skip
+    parts = unit([vector_of("ab", 8), vector_of("cdef", 8)])
+    np.testing.assert_allclose(vectors[0], unit([parts.sum(axis=0).tolist()])[0], atol=1e-6)
+    np.testing.assert_allclose(vectors[1], parts[0], atol=1e-7)
+    assert encoder.overflows(texts) == [False] * 4
+    assert ":cumulative-whole:probe-" in encoder.id
 
 
 def test_a_request_stays_under_its_size(server: Server, hosted: Make, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,7 +89,10 @@ def test_pooling_stress_by_hand():
     data = make_set(scenarios=2, turns=2)
     pairs = draw_pairs(data, 10, 0)
     assert pairs.tolist() == [[0, 1], [1, 0]]
-    stitched = stitch(data, pairs, data.table.cumulative[:2])
+    stitched = stitch(data, pairs, data.table.cumulative[:2], data.table.cumulative[[3, 1]])
+    assert (stitched.alone.cumulative == data.table.cumulative[[3, 1]]).all()
+    with pytest.raises(EvaluationError, match="2 stitched and 1 single prefixes for 2 pairs"):
+        stitch(data, pairs, data.table.cumulative[:2], data.table.cumulative[:1])
     assert (stitched.table.turns[:4] == data.table.turns[[0, 1, 2, 3]]).all()
     assert (stitched.table.turns[4:] == data.table.turns[[2, 3, 0, 1]]).all()
     assert stitched.table.state_turn.tolist() == [3, 3]
@@ -106,6 +109,9 @@ def test_pooling_stress_shows_the_dilution():
     for name in PRESETS:  # a lower θ can only find more
         for figure in ("recall", "recall_unique", "recall_open", "kept"):
             assert at[name, 0.1][figure] <= at[name, 0.2][figure] <= at[name, 0.3][figure]
+    # Like is compared with like: an encoder that gives both prefixes another vector moves both sides of the drop.
+    turned = dataclasses.replace(extras(), embed={"tail": lambda texts: -extras().embed["whole"](texts)})
+    assert pooling_stress(DATA, extras=turned, cap=30)[0]["drop"] == pytest.approx(-rows[0]["drop"])
     with pytest.raises(EvaluationError, match=r"needs Extras\.prefix_texts"):
         pooling_stress(DATA)
     with pytest.raises(EvaluationError, match="at least two scenarios"):
