@@ -54,7 +54,8 @@ class Exemplar(models.Model):
     decided_by = models.ForeignKey("User", null=True, on_delete=models.SET_NULL, related_name="+")
     decided_by_person = models.BooleanField(default=False)  # stays true when the person's account is removed
     decided_at = models.DateTimeField(null=True)
-    mining_rule = models.CharField(max_length=40, blank=True)
+    run = models.ForeignKey("Run", null=True, on_delete=models.SET_NULL, related_name="exemplars")  # that proposed it
+    mining_rule = models.CharField(max_length=40, blank=True)  # "whole_conversation/1": the rule and its version
     label_horizon = models.PositiveIntegerField(null=True)  # the last user turn whose label the mining rule read
     replaces = models.ForeignKey("self", null=True, on_delete=models.SET_NULL, related_name="replaced_by")
     created_at = models.DateTimeField(auto_now_add=True)

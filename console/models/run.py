@@ -21,6 +21,7 @@ class RunKind(models.TextChoices):
 
 
 class RunState(models.TextChoices):
+    PLANNING = "planning"  # its items are being written down
     QUEUED = "queued"
     RUNNING = "running"
     WAITING = "waiting"  # for a provider's quota, until ``wait_until``
@@ -35,7 +36,8 @@ class RunState(models.TextChoices):
 
 
 ENDED = (RunState.CANCELLED, RunState.COMPLETE, RunState.GAPS, RunState.FAILED)
-WORKING = (RunState.QUEUED, RunState.RUNNING, RunState.WAITING, RunState.STALLED)  # the coordinator moves these on
+# The coordinator moves these on.
+WORKING = (RunState.PLANNING, RunState.QUEUED, RunState.RUNNING, RunState.WAITING, RunState.STALLED)
 
 
 class RunQuerySet(models.QuerySet["Run"]):
@@ -52,7 +54,7 @@ class Run(models.Model):
     inventory = models.ForeignKey(Inventory, on_delete=models.CASCADE, related_name="runs")
     public_id = public_id_field()
     kind = models.CharField(max_length=16, choices=RunKind.choices)
-    state = models.CharField(max_length=16, choices=RunState.choices, default=RunState.QUEUED)
+    state = models.CharField(max_length=16, choices=RunState.choices, default=RunState.PLANNING)
     scope = models.JSONField(default=dict)
     params = models.JSONField(default=dict)
     provider = models.JSONField(default=dict)  # the model setting as it was at creation; never a key
@@ -62,6 +64,7 @@ class Run(models.Model):
     tokens_in = models.PositiveBigIntegerField(default=0)
     tokens_out = models.PositiveBigIntegerField(default=0)
     money = models.DecimalField(max_digits=14, decimal_places=6, default=0)  # of the calls whose price is known
+    calls = models.PositiveIntegerField(default=0)
     unpriced_calls = models.PositiveIntegerField(default=0)
     schedule = models.ForeignKey("Schedule", null=True, on_delete=models.SET_NULL, related_name="runs")
     actor = models.CharField(max_length=150, blank=True)
@@ -74,6 +77,7 @@ class Run(models.Model):
     wait_until = models.DateTimeField(null=True)
     stalls = models.PositiveSmallIntegerField(default=0)
     settled = models.BooleanField(default=False)  # what follows the terminal state (first fits, say) is done
+    settle_until = models.DateTimeField(null=True)  # the lease of whoever is settling it
     note = models.CharField(max_length=500, blank=True)  # why it is in this state
     result = models.JSONField(null=True)
 
