@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -36,6 +36,7 @@ from sq_core.decision import (
 )
 from sq_core.embedding import Centre, Encoder, ZeroVector, centre_and_normalise
 from sq_core.scoring import Float, Pooling, Vectors, Views, cut_offs, margin, margins
+from sq_core.second_stage import TIMEOUT_SECONDS, SecondStage, ask
 from sq_core.session import ConversationVectors, Rendering, Session, VectorCache, as_messages, embed_conversation
 from sq_core.turn_scorer import TurnScorer
 
@@ -134,13 +135,17 @@ class Bundle:
         turn_cache: VectorCache | None = None,
         all: bool = False,  # noqa: A002
         on_failure: Literal["all", "raise"] = "all",
+        second_stage: SecondStage | None = None,
+        second_stage_timeout: float = TIMEOUT_SECONDS,
     ) -> Discovery:
         """The full active set at the last user turn of `messages`, which are all messages from the first on.
 
         `theta` replaces θ and keeps the offsets. `turn_cache` saves encoding and changes no answer. `all` fills
         `not_fired`. When the encoder fails, `on_failure="all"` selects every artifact that is not off
-        (`Discovery.degraded`), never none; ``"raise"`` passes the error on. Raises `MessageError` for messages that
-        cannot be read or are none, and `EncoderMismatchError` for another encoder, whatever `on_failure` says.
+        (`Discovery.degraded`), never none; ``"raise"`` passes the error on. `second_stage` is asked about what fired by
+        its margin and may take some of it away again (`sq_core.second_stage`); a degraded answer does not reach it.
+        Raises `MessageError` for messages that cannot be read or are none, and `EncoderMismatchError` for another
+        encoder, whatever `on_failure` says.
         """
         point, read = self._point(theta), as_messages(messages)
         started = time.perf_counter()
@@ -157,15 +162,31 @@ class Bundle:
                 return select_all(self, f"{type(error).__name__}: {error}")
         embedded = time.perf_counter()
         found = None if vectors is None else self._decider.replay(vectors, point)
-        outcomes = self._decider.outcomes(found, 0 if found is None else len(found.margins) - 1, everything=all)
+        row = 0 if found is None else len(found.margins) - 1
+        outcomes = self._decider.outcomes(found, row, everything=all)
+        scored, answer = time.perf_counter(), None
+        if second_stage is not None:
+            pinned = set() if found is None else {column for at, column in found.pins if at == row}
+            survivors = self._survivors(outcomes, pinned)
+            last = max((place for place, message in enumerate(read) if is_user_turn(message)), default=-1)
+            answer = ask(second_stage, read[: last + 1], survivors, timeout=second_stage_timeout)
+            if answer.dropped:
+                outcomes = self._decider.outcomes(found, row, everything=all, dropped=answer.dropped)
         return Discovery(
             fired=ordered(outcomes),
             expired=tuple(sorted(o.artifact for o in outcomes if o.outcome is Label.EXPIRED)),
             not_fired=tuple(o for o in outcomes if not o.fired) if all else (),
             user_turn=None if vectors is None else len(vectors.turns) - 1,
+            second_stage=answer,
             embed_ms=(embedded - started) * 1000,
-            score_ms=(time.perf_counter() - embedded) * 1000,
+            score_ms=(scored - embedded) * 1000,
         )
+
+    def _survivors(self, outcomes: Sequence[Outcome], pinned: Collection[int]) -> list[Artifact]:
+        """What a second stage may be asked about: what fired by its margin and is not in a pinned column."""
+        by_margin = {o.artifact for o in outcomes if o.reason in (Reason.CLASSIFIER, Reason.CARRIED_OVER)}
+        by_pin = {self.keys[self.columns.fitted[column]] for column in pinned}
+        return [self.artifact(outcome.artifact) for outcome in outcomes if outcome.artifact in by_margin - by_pin]
 
     async def adiscover(
         self,
@@ -176,6 +197,8 @@ class Bundle:
         turn_cache: VectorCache | None = None,
         all: bool = False,  # noqa: A002
         on_failure: Literal["all", "raise"] = "all",
+        second_stage: SecondStage | None = None,
+        second_stage_timeout: float = TIMEOUT_SECONDS,
     ) -> Discovery:
         """`discover` in a thread: the event loop is never blocked."""
         return await asyncio.to_thread(
@@ -186,6 +209,8 @@ class Bundle:
             turn_cache=turn_cache,
             all=all,
             on_failure=on_failure,
+            second_stage=second_stage,
+            second_stage_timeout=second_stage_timeout,
         )
 
     def outcomes(
@@ -208,9 +233,11 @@ class Bundle:
         found = self._decider.replay(vectors, point)
         return tuple(self._decider.outcomes(found, row) for row in range(len(vectors.cumulative)))
 
-    def session(self, *, encoder: Encoder | None = None, theta: float | None = None) -> Session:
+    def session(
+        self, *, encoder: Encoder | None = None, theta: float | None = None, second_stage: SecondStage | None = None
+    ) -> Session:
         """A growing conversation: the same answers as `discover`, embedding only what is new."""
-        return Session(self, encoder=encoder, theta=theta)
+        return Session(self, encoder=encoder, theta=theta, second_stage=second_stage)
 
     def explain(
         self,

@@ -13,7 +13,7 @@ view crosses the cut-off or matches a pin; the present turn where only its prefi
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -38,6 +38,7 @@ from sq_core.scoring import (
     pool,
     round_margin,
 )
+from sq_core.second_stage import StageAnswer
 from sq_core.session import ConversationVectors
 
 __all__ = [
@@ -53,6 +54,7 @@ __all__ = [
     "Outcome",
     "Reason",
     "Replayed",
+    "StageAnswer",
     "ordered",
 ]
 
@@ -79,6 +81,7 @@ class Label(StrEnum):
     CARRIED_OVER = "carried_over"
     EXPIRED = "expired"
     NOT_FIRED = "not_fired"
+    FILTERED_LATER = "filtered_later"
     OFF = "off"
 
 
@@ -149,9 +152,9 @@ class Fired:
 class Discovery:
     """The active set at the last user turn (`user_turn`, None without one), by reason, margin descending, then key.
 
-    `expired` names what the margin would fire and expiry has switched off. `not_fired` is filled when asked for. A
-    degraded answer selects every artifact that is not off, because the encoder was away: `error` says why. Times are
-    not compared.
+    `expired` names what the margin would fire and expiry has switched off. `not_fired` is filled when asked for.
+    `second_stage` is what an optional second stage took away, or why it took nothing. A degraded answer selects every
+    artifact that is not off, because the encoder was away: `error` says why. Times are not compared.
     """
 
     fired: tuple[Fired, ...]
@@ -160,6 +163,7 @@ class Discovery:
     user_turn: int | None = None
     degraded: bool = False
     error: str | None = None
+    second_stage: StageAnswer | None = None
     embed_ms: float = field(default=0.0, compare=False)
     score_ms: float = field(default=0.0, compare=False)
 
@@ -297,13 +301,16 @@ class Decider:
                     names.setdefault((int(row), column), pin.id)
         return now, ever, since, names
 
-    def outcomes(self, found: Replayed | None, row: int, *, everything: bool = True) -> tuple[Outcome, ...]:
+    def outcomes(
+        self, found: Replayed | None, row: int, *, everything: bool = True, dropped: Collection[str] = ()
+    ) -> tuple[Outcome, ...]:
         """Outcomes of every artifact at one row of `found` (None: no user turn yet); without `everything` only those
-        that fired or expired.
+        that fired, expired or were `dropped` by a second stage. A dropped one that another requires is a dependency.
         """
         keys = self.columns.keys
         places: Iterable[int] = range(len(keys)) if everything else self._telling(found, row)
         labels = {place: self._label(place, found, row) for place in places}
+        labels |= {self.place[key]: (Label.FILTERED_LATER, None) for key in dropped}
         fired = [keys[place] for place, (_, reason) in labels.items() if reason is not None]
         via = pulled_in(fired, self.columns.links, self._allowed)
         labels |= {self.place[key]: (Label.DEPENDENCY, Reason.DEPENDENCY) for key in via}

@@ -21,6 +21,7 @@ from sq_core.scoring import ScoringError, Vectors, Views
 if TYPE_CHECKING:
     from sq_core.bundle import Bundle, Discovery, Fired
     from sq_core.embedding import Encoder
+    from sq_core.second_stage import SecondStage
 
 _BATCH = 64  # texts held and encoded at once, so that a very long log needs bounded memory
 
@@ -171,8 +172,15 @@ class Session:
     at once.
     """
 
-    def __init__(self, bundle: Bundle, *, encoder: Encoder | None = None, theta: float | None = None) -> None:
-        self._bundle, self._encoder, self._theta = bundle, encoder, theta
+    def __init__(
+        self,
+        bundle: Bundle,
+        *,
+        encoder: Encoder | None = None,
+        theta: float | None = None,
+        second_stage: SecondStage | None = None,
+    ) -> None:
+        self._bundle, self._encoder, self._theta, self._second_stage = bundle, encoder, theta, second_stage
         self._messages: list[Message] = []
         self._cache = MemoryCache()
         self._discovery: Discovery | None = None
@@ -203,9 +211,14 @@ class Session:
         """`Bundle.discover` of all messages so far, embedding only what is new. A degraded answer is not remembered."""
         if self._discovery is None:
             found = self._bundle.discover(
-                self._messages, theta=self._theta, encoder=self._encoder, turn_cache=self._cache
+                self._messages,
+                theta=self._theta,
+                encoder=self._encoder,
+                turn_cache=self._cache,
+                second_stage=self._second_stage,
             )
-            self._discovery = None if found.degraded else found
+            away = found.degraded or (found.second_stage is not None and found.second_stage.error is not None)
+            self._discovery = None if away else found
             return found
         return self._discovery
 
