@@ -31,6 +31,7 @@ INSTALLED_APPS = [
     "django_htmx",
     "template_partials",
     "csp",
+    "django_celery_beat",
     "console",
 ]
 MIDDLEWARE = [
@@ -138,10 +139,12 @@ CELERY_TASK_IGNORE_RESULT = True
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_TIMEZONE = "UTC"
-CELERY_BEAT_SCHEDULE_FILENAME = str(VAR_DIR / "beat-schedule")
+CELERY_BEAT_SCHEDULER = "django_celery_beat.schedulers:DatabaseScheduler"
+CELERY_BEAT_MAX_LOOP_INTERVAL = 5
 CELERY_BEAT_SCHEDULE = {
     "embed-pending": {"task": "console.embed_pending", "schedule": 60.0, "options": {"expires": 55}},
     "heartbeat": {"task": "console.heartbeat", "schedule": 15.0, "options": {"expires": 14}},
+    "coordinate": {"task": "console.coordinate", "schedule": 10.0, "options": {"expires": 9}},
 }
 
 LOGGING = {

@@ -1,16 +1,20 @@
 """Every Celery task: ids in, one service call. The database is the record of what is to be done; messages only wake workers."""
 
+import logging
 from typing import Any
 
 from celery.signals import worker_ready
 from django.db import OperationalError
+from kombu.exceptions import OperationalError as BrokerError
 
 from console.celery import app
-from console.models import Inventory
-from console.services import embed, heartbeat
+from console.models import Inventory, Run
+from console.services import embed, heartbeat, run_coordinator, run_work, schedules
 from console.services.errors import Unavailable
 
 STATES_PER_RUN = 2_000  # about 15 s with the local encoder; the next minute's run takes the rest
+SLICE_S = 20.0  # of one run; then the other runs and tasks have their turn
+log = logging.getLogger(__name__)
 
 
 @app.task(
@@ -30,6 +34,49 @@ def embed_pending(inventory_id: int | None = None) -> int:
             embed_pending.delay(inventory.pk)
         return len(waiting)
     return embed.embed_states(Inventory.objects.get(pk=inventory_id), limit=STATES_PER_RUN)
+
+
+@app.task(name="console.work_run", reject_on_worker_lost=True, soft_time_limit=3_300, time_limit=3_400)
+def work_run(run_id: int) -> bool:
+    """A slice of one run; the rest is asked for again behind what else is waiting."""
+    try:
+        more = run_work.work(run_id, seconds=SLICE_S)
+    except Run.DoesNotExist:
+        return False
+    except OperationalError as error:  # the database is away: its rows say what is left, the coordinator calls again
+        log.warning("run %s: %s", run_id, error)
+        return False
+    if more:
+        wake_run(run_id)
+    return more
+
+
+@app.task(name="console.coordinate", autoretry_for=(OperationalError,), max_retries=2, time_limit=60)
+def coordinate() -> int:
+    """Call workers for the runs that have something to do, and start what schedules have missed."""
+    schedules.catch_up()
+    wake = run_coordinator.coordinate()
+    for run_id in wake:
+        wake_run(run_id)
+    return len(wake)
+
+
+@app.task(name="console.start_scheduled", autoretry_for=(OperationalError,), max_retries=3, time_limit=120)
+def start_scheduled(schedule_id: int) -> None:
+    """The clock has reached a schedule's time."""
+    run = schedules.start_due(schedule_id)
+    if run is not None:
+        wake_run(run.pk)
+
+
+def wake_run(run_id: int) -> bool:
+    """Call a worker; False when the broker is away: the run is accepted all the same, the coordinator calls later."""
+    try:
+        work_run.apply_async((run_id,), expires=600, retry=False)
+    except (BrokerError, OSError) as error:
+        log.warning("run %s waits, the broker is away: %s", run_id, error)
+        return False
+    return True
 
 
 @app.task(name="console.heartbeat", autoretry_for=(OperationalError,), max_retries=2, time_limit=30)

@@ -1,0 +1,388 @@
+"""Runs as people handle them: planned, watched, paused, cancelled, retried. The work itself is in `run_work`."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+from itertools import islice
+from typing import Any
+
+from django.db import transaction
+from django.db.models import Count, Q, QuerySet
+from django.utils import timezone
+
+from console.models import (
+    Attempt,
+    Inventory,
+    ItemState,
+    ModelProvider,
+    ModelSetting,
+    Run,
+    RunItem,
+    RunState,
+    Schedule,
+)
+from console.models.run import ENDED
+from console.services import audit, models_setting
+from console.services.actor import Actor
+from console.services.errors import Conflict, Invalid, NotFound
+from console.services.run_kind import Forecast, ItemDraft, Kind
+from console.services.run_kinds import MODEL_OF, kind_of
+
+PIECE = 500  # rows a background transaction writes at most
+AT_ONCE = 500  # a plan of at most so many items is written in the request
+PLANNING_LEASE = timedelta(seconds=60)
+MOST_ITEMS = 5_000_000
+
+
+# ----------------------------------------------------------------------------------------------------------------- planning
+def forecast(
+    inventory: Inventory, kind: str, *, scope: dict[str, Any] | None = None, params: dict[str, Any] | None = None
+) -> Forecast:
+    """What such a run would take; writes nothing. Raises Invalid as `create_run` does."""
+    found, scope = kind_of(kind), _checked_scope(scope)
+    return found.forecast(inventory, scope, found.check(inventory, scope, params or {}))
+
+
+def create_run(
+    inventory: Inventory,
+    kind: str,
+    *,
+    by: Actor,
+    scope: dict[str, Any] | None = None,
+    params: dict[str, Any] | None = None,
+    cap_tokens: int | None = None,
+    cap_money: Decimal | None = None,
+    unpriced_ok: bool = False,
+    schedule: Schedule | None = None,
+) -> Run:
+    """Plan a run: what was asked for and the model are frozen now, its items written now where they are few, else by the
+    first worker that gets to it. The caller wakes a worker after the commit.
+
+    Raises Invalid for impossible scope or params, a cap that is no positive number, or a model of unknown price without
+    a cap on tokens or consent (``unpriced_ok``).
+    """
+    found, scope = kind_of(kind), _checked_scope(scope)
+    params = found.check(inventory, scope, params or {})
+    provider = _provider(inventory, found)
+    _check_caps(provider, cap_tokens, cap_money, unpriced_ok=unpriced_ok)
+    with transaction.atomic():
+        run = Run.objects.create(
+            inventory=inventory,
+            kind=found.kind,
+            scope=scope,
+            params=params,
+            provider=provider,
+            cap_tokens=cap_tokens,
+            cap_money=cap_money,
+            schedule=schedule,
+            actor=by.name,
+            user=by.user,
+            note="",
+        )
+        audit.record(
+            by=by,
+            inventory=inventory.slug,
+            action="run.create",
+            object_type="run",
+            object_id=run.public_id,
+            label=found.kind,
+            after={"kind": found.kind, "scope": scope, "params": params, "model": provider.get("model")},
+        )
+        few = list(islice(found.plan(inventory, scope, params), AT_ONCE + 1))
+        if len(few) <= AT_ONCE:
+            _write_items(run, few, start=0)
+            _planned(run, len(few))
+    return run
+
+
+def _checked_scope(scope: dict[str, Any] | None) -> dict[str, Any]:
+    if scope is not None and not isinstance(scope, dict):
+        raise Invalid("The scope is no object.", field="scope", hint='For all: {}. One policy: {"artifacts": [key]}.')
+    return scope or {}
+
+
+SNAPSHOT = (
+    "provider", "model", "base_url", "key_name", "temperature", "max_output_tokens", "timeout_s", "concurrency",
+    "requests_per_minute", "tokens_per_minute",
+)  # fmt: skip
+
+
+def _provider(inventory: Inventory, kind: Kind) -> dict[str, Any]:
+    """The model setting as it is now; prices as text, so that no digit is lost. Raises Invalid where none is set."""
+    role = MODEL_OF.get(kind.kind)
+    if role is None:
+        return {}
+    setting: ModelSetting = models_setting.get_model(inventory, role)
+    prices = {name: None if (p := getattr(setting, name)) is None else str(p) for name in ("price_in", "price_out")}
+    return {"role": role.value} | {name: getattr(setting, name) for name in SNAPSHOT} | prices
+
+
+def priced(provider: dict[str, Any]) -> bool:
+    """Whether a call's money is known: a recorded answer costs nothing."""
+    return provider.get("provider") == ModelProvider.RECORDED or None not in (
+        provider.get("price_in"),
+        provider.get("price_out"),
+    )
+
+
+def _check_caps(provider: dict[str, Any], tokens: int | None, money: Decimal | None, *, unpriced_ok: bool) -> None:
+    for name, value in (("cap_tokens", tokens), ("cap_money", money)):
+        if value is not None and value <= 0:
+            raise Invalid("A cap is a positive number.", field=name, hint="Leave it empty for no cap.")
+    if provider and not priced(provider) and tokens is None and not unpriced_ok:
+        raise Invalid(
+            f"The price of {provider['model']} is not known, so a cap on money cannot hold and its cost stays unknown.",
+            field="unpriced_ok",
+            hint="Enter its price in the settings, cap the tokens, or say that an unknown price is all right.",
+        )
+
+
+def write_plan(run: Run) -> bool:
+    """Write the items of a large plan, in pieces; False when another process is at it. One that died is taken over."""
+    now = timezone.now()
+    mine = Run.objects.filter(
+        Q(progressed_at__isnull=True) | Q(progressed_at__lt=now - PLANNING_LEASE), pk=run.pk, state=RunState.PLANNING
+    ).update(progressed_at=now)
+    if not mine:
+        return False
+    drafts = iter(kind_of(run.kind).plan(run.inventory, run.scope, run.params))
+    written = 0
+    while piece := list(islice(drafts, PIECE)):
+        with transaction.atomic():
+            _write_items(run, piece, start=written)
+            if not Run.objects.filter(pk=run.pk, state=RunState.PLANNING).update(progressed_at=timezone.now()):
+                return False  # cancelled meanwhile
+        written += len(piece)
+        if written > MOST_ITEMS:
+            Run.objects.filter(pk=run.pk).update(
+                state=RunState.FAILED, finished_at=timezone.now(), settled=True,
+                note=f"The plan has more than {MOST_ITEMS:,} items. Narrow its scope.",
+            )  # fmt: skip
+            return False
+    with transaction.atomic():
+        _planned(run, run.items.count())
+    return True
+
+
+def _write_items(run: Run, drafts: Sequence[ItemDraft], *, start: int) -> None:
+    RunItem.objects.bulk_create(
+        [
+            RunItem(run=run, position=start + number, key=d.key[:200], repeat=d.repeat, payload=d.payload)
+            for number, d in enumerate(drafts)
+        ],
+        ignore_conflicts=True,  # a plan taken over writes its first pieces again
+    )
+
+
+def _planned(run: Run, total: int) -> None:
+    run.total = total
+    run.state = RunState.QUEUED
+    if not total:
+        notes = kind_of(run.kind).forecast(run.inventory, run.scope, run.params).notes
+        run.state, run.finished_at = RunState.COMPLETE, timezone.now()
+        run.note = ("There was nothing to do. " + " ".join(notes))[:500]
+    Run.objects.filter(pk=run.pk, state=RunState.PLANNING).update(
+        total=run.total, state=run.state, finished_at=run.finished_at, note=run.note, progressed_at=None
+    )
+
+
+# ----------------------------------------------------------------------------------------------------------------- handling
+def get_run(inventory: Inventory, public_id: str) -> Run:
+    found = Run.objects.select_related("inventory", "schedule").filter(inventory=inventory, public_id=public_id).first()
+    if found is None:
+        raise NotFound(f"{inventory.slug} has no run {public_id[:40]!r}.", field="run")
+    return found
+
+
+def _move(run: Run, to: str, *, by: Actor, action: str, allowed: Iterable[str], **fields: Any) -> Run:
+    """One conditional UPDATE and its audit row. Raises Conflict where the run is elsewhere by now."""
+    with transaction.atomic():
+        changed = Run.objects.filter(pk=run.pk, state__in=list(allowed)).update(state=to, **fields)
+        if not changed:
+            run.refresh_from_db()
+            raise Conflict(f"This run is {run.get_state_display().lower()} now.", hint="Look at it again.")
+        audit.record(
+            by=by,
+            inventory=run.inventory.slug,
+            action=f"run.{action}",
+            object_type="run",
+            object_id=run.public_id,
+            label=run.kind,
+        )
+    run.refresh_from_db()
+    return run
+
+
+def cancel_run(run: Run, *, by: Actor) -> Run:
+    """Ask it to stop: what is in flight ends first, what has ended stays."""
+    open_states = [s for s in RunState.values if s not in ENDED and s != RunState.CANCELLING]
+    run = _move(run, RunState.CANCELLING, by=by, action="cancel", allowed=open_states, wait_until=None)
+    end_cancelled(run)
+    return run
+
+
+def end_cancelled(run: Run) -> bool:
+    """A cancelled run ends as soon as nothing of it is in flight."""
+    if run.items.filter(state=ItemState.CLAIMED).exists():
+        return False
+    ended = Run.objects.filter(pk=run.pk, state=RunState.CANCELLING).update(
+        state=RunState.CANCELLED, finished_at=timezone.now(), wait_until=None
+    )
+    run.refresh_from_db()
+    return bool(ended)
+
+
+def pause_run(run: Run, *, by: Actor) -> Run:
+    allowed = [RunState.QUEUED, RunState.RUNNING, RunState.WAITING, RunState.STALLED]
+    return _move(run, RunState.PAUSED, by=by, action="pause", allowed=allowed, wait_until=None)
+
+
+def resume_run(run: Run, *, by: Actor) -> Run:
+    """Go on with a paused or cancelled run: what has ended is not done again."""
+    allowed = [RunState.PAUSED, RunState.CANCELLED]
+    return _move(
+        run,
+        RunState.QUEUED,
+        by=by,
+        action="resume",
+        allowed=allowed,
+        stalls=0,
+        finished_at=None,
+        settled=False,
+        note="",
+    )
+
+
+def raise_cap(run: Run, *, by: Actor, cap_tokens: int | None = None, cap_money: Decimal | None = None) -> Run:
+    """Another cap (none = no cap); a run that had stopped at the old one goes on."""
+    _check_caps(run.provider, cap_tokens, cap_money, unpriced_ok=True)
+    with transaction.atomic():
+        Run.objects.filter(pk=run.pk).update(cap_tokens=cap_tokens, cap_money=cap_money)
+        Run.objects.filter(pk=run.pk, state=RunState.CAPPED).update(state=RunState.QUEUED, note="")
+        audit.record(
+            by=by,
+            inventory=run.inventory.slug,
+            action="run.cap",
+            object_type="run",
+            object_id=run.public_id,
+            label=run.kind,
+            before={"tokens": run.cap_tokens, "money": str(run.cap_money) if run.cap_money else None},
+            after={"tokens": cap_tokens, "money": str(cap_money) if cap_money else None},
+        )
+    run.refresh_from_db()
+    return run
+
+
+def retry_failed(run: Run, *, by: Actor) -> int:
+    """Send the failed items back, and only those; their number."""
+    with transaction.atomic():
+        again = run.items.filter(state=ItemState.FAILED).update(
+            state=ItemState.WAITING, attempts=0, not_before=None, error_code="", error="", ended_at=None
+        )
+        if not again:
+            raise Conflict("Nothing of this run has failed.", hint="There is nothing to retry.")
+        _move(
+            run, RunState.QUEUED, by=by, action="retry", allowed=[RunState.GAPS, RunState.FAILED, RunState.QUEUED,
+            RunState.RUNNING, RunState.STALLED, RunState.WAITING],
+            stalls=0, finished_at=None, settled=False, note="", wait_until=None,
+        )  # fmt: skip
+    return again
+
+
+def run_again(run: Run, *, by: Actor) -> Run:
+    """A new run with the same scope, params and caps, planned on what is there now."""
+    return create_run(
+        run.inventory, run.kind, by=by, scope=run.scope, params=run.params, cap_tokens=run.cap_tokens,
+        cap_money=run.cap_money, unpriced_ok=True,
+    )  # fmt: skip
+
+
+# ------------------------------------------------------------------------------------------------------------------ reading
+@dataclass(frozen=True)
+class Progress:
+    """Counts of items; they add up to the plan at every moment. ``rate`` is items a minute, ``eta`` when it should end."""
+
+    total: int
+    done: int
+    failed: int
+    in_flight: int
+    left: int
+    rate: float | None
+    eta: datetime | None
+
+    @property
+    def share(self) -> float:
+        return (self.done + self.failed) / self.total if self.total else 1.0
+
+
+def progress(run: Run) -> Progress:
+    counts = dict(run.items.values_list("state").annotate(n=Count("id")).values_list("state", "n"))
+    return _progress(run, counts)
+
+
+def _progress(run: Run, counts: dict[str, int]) -> Progress:
+    done, failed = counts.get(ItemState.DONE, 0), counts.get(ItemState.FAILED, 0)
+    claimed, waiting = counts.get(ItemState.CLAIMED, 0), counts.get(ItemState.WAITING, 0)
+    rate, eta = None, None
+    until = run.finished_at or run.progressed_at
+    if run.started_at and until and done + failed:
+        minutes = max((until - run.started_at).total_seconds(), 0.001) / 60
+        rate = (done + failed) / minutes
+        if not run.ended and claimed + waiting:
+            eta = timezone.now() + timedelta(minutes=(claimed + waiting) / rate)
+    total = run.total or sum(counts.values())
+    return Progress(total, done, failed, claimed, waiting, rate, eta)
+
+
+def list_runs(inventory: Inventory, *, kind: str = "", before: int | None = None, size: int = 50) -> QuerySet[Run]:
+    """Newest first; ``before`` is the row id of the last one seen."""
+    rows = Run.objects.filter(inventory=inventory).select_related("schedule").order_by("-id")
+    if kind:
+        rows = rows.filter(kind=kind)
+    if before is not None:
+        rows = rows.filter(id__lt=before)
+    return rows[:size]
+
+
+def progress_of(runs: Sequence[Run]) -> dict[int, Progress]:
+    """Per run id, in one query."""
+    counts: dict[int, dict[str, int]] = {run.pk: {} for run in runs}
+    rows = RunItem.objects.filter(run__in=list(counts)).values_list("run_id", "state").annotate(n=Count("id"))
+    for run_id, state, n in rows.values_list("run_id", "state", "n"):
+        counts[run_id][state] = n
+    return {run.pk: _progress(run, counts[run.pk]) for run in runs}
+
+
+@dataclass(frozen=True)
+class ErrorGroup:
+    """Failed items of one code, or what was tried again; ``sample`` are a few of them."""
+
+    code: str
+    n: int
+    sample: tuple[RunItem, ...]
+
+
+def error_groups(run: Run, *, size: int = 3) -> list[ErrorGroup]:
+    """What failed, largest group first."""
+    rows = run.items.filter(state=ItemState.FAILED).values_list("error_code").annotate(n=Count("id"))
+    groups = sorted(rows.values_list("error_code", "n"), key=lambda row: (-row[1], row[0]))
+    return [
+        ErrorGroup(
+            code, n, tuple(run.items.filter(state=ItemState.FAILED, error_code=code).order_by("position")[:size])
+        )
+        for code, n in groups
+    ]
+
+
+def tried_again(run: Run) -> list[tuple[str, int]]:
+    """(code, n) of attempts that did not end well, failed for good or not."""
+    rows = Attempt.objects.filter(item__run=run).exclude(outcome="ok").values_list("outcome").annotate(n=Count("id"))
+    return sorted(rows.values_list("outcome", "n"), key=lambda row: (-row[1], row[0]))
+
+
+def cap_left(run: Run) -> tuple[int | None, Decimal | None]:
+    """(tokens, money) left under the caps; None = no cap."""
+    tokens = None if run.cap_tokens is None else run.cap_tokens - run.tokens_in - run.tokens_out
+    money = None if run.cap_money is None else run.cap_money - run.money
+    return tokens, money
