@@ -53,8 +53,11 @@ def embed(encoder: Encoder, texts: Sequence[str], cache: Path) -> dict[str, NDAr
     return {text: known[key] for text, key in keys.items()}
 
 
-def load(folder: Path, encoder: Encoder) -> EvaluationSet:
-    """The set as the protocols want it: states sorted by (conversation, user turn), prefixes in the encoder's mode."""
+def load(folder: Path, encoder: Encoder, *, centred: bool = True) -> EvaluationSet:
+    """The set as the protocols want it: states sorted by (conversation, user turn), prefixes in the encoder's mode.
+
+    Not ``centred``: the encoder's own unit vectors.
+    """
     policies = read_lines(folder / "policies.jsonl")
     made_file = folder / "exemplars_generated.jsonl"
     exemplars = {
@@ -83,7 +86,8 @@ def load(folder: Path, encoder: Encoder) -> EvaluationSet:
     def rows(wanted: Sequence[str]) -> NDArray[np.float32]:
         if not wanted:
             return np.empty((0, encoder.dimension), dtype=np.float32)
-        return centre_and_normalise(np.stack([raw[text] for text in wanted]), centre)
+        vectors = np.stack([raw[text] for text in wanted])
+        return centre_and_normalise(vectors, centre) if centred else vectors
 
     places = (np.array(conversations), np.array(turns))
     return EvaluationSet(
