@@ -77,6 +77,17 @@ class AppliedAnswer(Answer):
     release: int
 
 
+class RevertAnswer(Answer):
+    """As of a decision; of a change that is not about examples only ``change`` and ``release``, the others null or false."""
+
+    version: int | None
+    made_version: bool
+    changed: ChangedAnswer | None
+    fit_ms: float
+    change: str = Field(description="What revert takes: taking it back does the act again.")
+    release: int
+
+
 class ExemplarApplied(AppliedAnswer):
     exemplar: ExemplarAnswer
 
@@ -219,15 +230,50 @@ class ReleaseWhole(ReleaseAnswer):
     changes: list[ChangeAnswer]
 
 
+class PointChangeAnswer(Answer):
+    field: str
+    a: Any
+    b: Any
+
+
+class FieldChangeAnswer(PointChangeAnswer):
+    """A value is null where that release has no such artifact."""
+
+    artifact: str
+
+
+class TextAnswer(Answer):
+    revision: int
+    name: str
+    text: str
+
+
+class TextChangeAnswer(Answer):
+    artifact: str
+    a: TextAnswer | None
+    b: TextAnswer | None
+
+
+class PinChangeAnswer(Answer):
+    artifact: str
+    pin: str
+    text: str
+    added: bool = Field(description="False: b no longer has it.")
+
+
 class ReleaseDiffAnswer(Answer):
     a: int
     b: int
-    versions: list[dict[str, Any]]
-    settings: list[dict[str, Any]]
-    texts: list[str]
-    pins: list[dict[str, Any]]
-    theta: dict[str, float] | None
-    flips: list[dict[str, Any]]
+    versions: list[dict[str, Any]] = Field(description="Classifier versions: artifact, a, b (null = none).")
+    settings: list[FieldChangeAnswer] = Field(description="status, mode, fit_set.")
+    dependencies: list[FieldChangeAnswer] = Field(description="requires, entails: lists of keys.")
+    texts: list[TextChangeAnswer]
+    pins: list[PinChangeAnswer]
+    theta: dict[str, float] | None = Field(description="Also in point.")
+    point: list[PointChangeAnswer] = Field(
+        description="The operating point: theta, pooling, expiry, target_recall, calibrated, centre."
+    )
+    flips: list[dict[str, Any]] = Field(description="Stored turns at which a classifier starts and stops selecting.")
     changes: list[ChangeAnswer]
 
 
@@ -377,3 +423,29 @@ class AuditAnswer(Answer):
     reason: str
     request_id: str
     release: int | None
+
+
+class RunAnswer(Answer):
+    id: str
+    kind: str
+    state: str = Field(description="planning, queued, running, waiting, paused, capped, stalled, cancelling, or ended.")
+    note: str
+    total: int
+    done: int
+    failed: int
+    in_flight: int
+    left: int
+    tokens: dict[str, int] = Field(description="in, out.")
+    cost: dict[str, Any] = Field(description="money of the calls whose price is known, unpriced_calls beside it.")
+    cap: dict[str, Any] = Field(description="tokens, money; null = none.")
+    wait_until: datetime | None
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    actor: str
+
+
+class RunWhole(RunAnswer):
+    plan: dict[str, Any] = Field(description="scope, params, model: as they were at creation.")
+    gaps: list[dict[str, Any]] = Field(description="What failed: code, n, a few items with their messages.")
+    result: dict[str, Any] | None

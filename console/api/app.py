@@ -18,6 +18,7 @@ from console.api import (
     inventories,
     judgements,
     releases,
+    runs,
     versions,
 )
 from console.api.rendering import Parser, Renderer
@@ -112,7 +113,14 @@ def _make() -> SignalboxAPI:
     api.add_router("/inventories", inventories.router)
     for router in (artifacts.router, exemplars.router, versions.router):
         api.add_router("/inventories/{inv}/artifacts", router)
-    for router in (discovery.router, conversations.router, judgements.router, releases.router, audit.router):
+    for router in (
+        discovery.router,
+        conversations.router,
+        judgements.router,
+        releases.router,
+        runs.router,
+        audit.router,
+    ):
         api.add_router("/inventories/{inv}", router)
     errors.install(api)
     return api

@@ -1,19 +1,21 @@
 """Releases: what agents get. Approval, differences, back as a whole, and taking one change back."""
 
+from dataclasses import asdict
 from typing import Annotated, Any
 
 from ninja import Path
 
-from console.api.answers import AppliedAnswer, ChangeAnswer, LiveAnswer, ReleaseAnswer, ReleaseDiffAnswer, ReleaseWhole
+from console.api.answers import ChangeAnswer, LiveAnswer, ReleaseAnswer, ReleaseDiffAnswer, ReleaseWhole, RevertAnswer
 from console.api.auth import ApiRequest
 from console.api.idempotency import idempotent
 from console.api.pagination import page
 from console.api.routes import Family
 from console.api.schemas import LARGEST, PAGE, After, Because, BecauseOf, Inv, Limit, Page, PublicId, Revert
-from console.api.shapes import applied_json, change_rows
-from console.models import Change, Inventory, Release, Role
-from console.services import curate, releases
+from console.api.shapes import change_rows, reverted_json
+from console.models import ArtifactText, Change, Inventory, Release, Role
+from console.services import releases, reverting
 from console.services.errors import NotFound
+from console.services.release_diff import diff
 
 router = Family("releases")
 N = Annotated[int, Path(ge=1, le=LARGEST)]
@@ -50,19 +52,25 @@ def get_release(request: ApiRequest, inv: Inv, n: N) -> Any:
 
 @router.route("GET", "/releases/{int:a}...{int:b}", "diff_releases", Role.VIEWER, ReleaseDiffAnswer)
 def diff_releases(request: ApiRequest, inv: Inv, a: N, b: N) -> Any:
-    """From a to b, with the number of stored turns that start and stop selecting each artifact."""
-    found = releases.diff(request.inventory, a, b)
+    """From a to b: all that a release carries, and how many stored turns start and stop selecting each artifact."""
+    found = diff(request.inventory, a, b)
     return {
         "a": a,
         "b": b,
         "versions": [{"artifact": key, "a": was, "b": now} for key, was, now in found.versions],
-        "settings": [{"artifact": key, "change": text} for key, text in found.settings],
-        "texts": found.texts,
-        "pins": [{"artifact": key, "change": text} for key, text in found.pins],
+        "settings": [asdict(row) for row in found.settings],
+        "dependencies": [asdict(row) for row in found.dependencies],
+        "texts": [{"artifact": row.artifact, "a": _text(row.a), "b": _text(row.b)} for row in found.texts],
+        "pins": [asdict(row) for row in found.pins],
         "theta": {"a": found.theta[0], "b": found.theta[1]} if found.theta else None,
+        "point": [{"field": row.field, "a": row.a, "b": row.b} for row in found.point],
         "flips": [{"artifact": key, "started": started, "stopped": stopped} for key, started, stopped in found.flips],
         "changes": change_rows(found.changes),
     }
+
+
+def _text(row: ArtifactText | None) -> dict[str, Any] | None:
+    return {"revision": row.number, "name": row.name, "text": row.text} if row else None
 
 
 @router.route("POST", "/releases/{int:n}/go_live", "go_live", Role.PUBLISHER, LiveAnswer)
@@ -94,14 +102,18 @@ def list_changes(request: ApiRequest, inv: Inv, after: After = None, limit: Limi
     return page(rows, "-id", after=after, limit=limit, shape=change_rows)
 
 
-@router.route("POST", "/changes/{change}/revert", "revert_change", Role.AUTHOR, AppliedAnswer, also={409, 503})
+@router.route("POST", "/changes/{change}/revert", "revert_change", Role.AUTHOR, RevertAnswer, also={409, 503})
 @idempotent
 def revert(request: ApiRequest, inv: Inv, change: PublicId, body: Revert = AS_IT_IS) -> Any:
-    """Take one change back and keep what came after it: a new version, refitted without it. Reverting a rollback takes a
-    publisher."""
-    found = Change.objects.filter(inventory=request.inventory, public_id=change).select_related("artifact").first()
+    """Take one change back, whatever it changed, and keep what came after it. Takes the role of the act itself: a publisher
+    for the operating point, a rollback or a refit."""
+    rows = Change.objects.filter(inventory=request.inventory, public_id=change)
+    found = rows.select_related("artifact", "release", "inventory").first()
     if found is None:
         raise NotFound(f"There is no change {change!r}.", field="change")
-    if found.action.startswith("rollback") or found.object_type == "operating_point":
-        request.caller.require(Role.PUBLISHER)
-    return applied_json(curate.undo(found, by=request.caller.actor, base_version=body.base_version, reason=body.reason))
+    impossible = reverting.why_not(found)
+    if impossible is not None:  # before the role: nobody need be asked for it
+        raise impossible
+    request.caller.require(reverting.needed_role(found))
+    done = reverting.revert(found, by=request.caller.actor, reason=body.reason, base_version=body.base_version)
+    return reverted_json(done)

@@ -6,7 +6,9 @@ from django.db.models import prefetch_related_objects
 
 from console.models import Change, QueryState
 from console.services.curate import Applied
+from console.services.fit import active_version
 from console.services.impact import Flip, read_texts
+from console.services.reverting import Reverted
 from console.services.runtime import ReleaseName
 
 
@@ -41,6 +43,21 @@ def applied_json(applied: Applied) -> dict[str, Any]:
         "fit_ms": round(applied.fit_ms, 3),
         "change": applied.change.public_id,
         "release": applied.change.release.number,
+    }
+
+
+def reverted_json(done: Reverted) -> dict[str, Any]:
+    if done.applied is not None:
+        return applied_json(done.applied)
+    change = done.change
+    active = active_version(change.artifact) if change.artifact else None
+    return {
+        "version": active.number if active else None,
+        "made_version": False,
+        "changed": None,
+        "fit_ms": 0.0,
+        "change": change.public_id,
+        "release": change.release.number,
     }
 
 

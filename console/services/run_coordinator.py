@@ -19,11 +19,15 @@ STALLS = 3  # so many times in a row a worker was lost before anything ended
 LOST = "lost"
 
 
-def coordinate(now: datetime | None = None) -> list[int]:
-    """Take back what lost workers held, end what is done, and name the runs that a worker is to be called for."""
+def coordinate(now: datetime | None = None, *, only: int | None = None) -> list[int]:
+    """Take back what lost workers held, end what is done, and name the runs that a worker is to be called for.
+
+    ``only`` looks at one run.
+    """
     now = now or timezone.now()
     wake = []
-    for run in Run.objects.select_related("inventory").filter(~Q(state__in=ENDED) | Q(settled=False)):
+    rows = Run.objects.select_related("inventory").filter(~Q(state__in=ENDED) | Q(settled=False))
+    for run in rows if only is None else rows.filter(pk=only):
         if run.ended:
             if run.settle_until is None or run.settle_until < now:
                 wake.append(run.pk)  # a worker settles it

@@ -63,6 +63,11 @@ OPERATIONS = {
     "list_changes": "viewer",
     "revert_change": "author",
     "list_audit_events": "reviewer",
+    "create_run": "reviewer",
+    "list_runs": "viewer",
+    "get_run": "viewer",
+    "cancel_run": "reviewer",
+    "retry_run": "reviewer",
 }
 
 
@@ -77,7 +82,7 @@ def operations() -> dict[str, tuple[str, str, str]]:
         "a": "1",
         "b": "2",
     }
-    filled |= {"change": "222222222222", "conversation": "talk-1"}
+    filled |= {"change": "222222222222", "conversation": "talk-1", "run": "222222222222"}
     found = {}
     for path, methods in api.get_openapi_schema()["paths"].items():
         for method, operation in methods.items():
@@ -178,6 +183,21 @@ def test_reverting_a_rollback_takes_a_publisher(world: make.World) -> None:
     assert Api(world.inventory, Role.AUTHOR)("POST", f"/changes/{back['change']}/revert", {}).status == 403
     assert publisher("POST", f"/changes/{back['change']}/revert", {}).status == 200
     assert added.status == 201
+
+
+def test_reverting_takes_the_role_of_the_act(world: make.World) -> None:
+    publisher, author = Api(world.inventory, Role.PUBLISHER), Api(world.inventory, Role.AUTHOR)
+    publisher("PATCH", "", {"theta": 0.25})
+    moved = publisher("GET", "/changes").json["items"][0]["id"]
+    assert author("POST", f"/changes/{moved}/revert").status == 403
+    back = publisher("POST", f"/changes/{moved}/revert").json["change"]
+    assert author("POST", f"/changes/{back}/revert").status == 403
+    author("PATCH", "/artifacts/cancel-order", {"mode": "off"})
+    edited = author("GET", "/changes").json["items"][0]["id"]
+    assert Api(world.inventory, Role.REVIEWER)("POST", f"/changes/{edited}/revert").status == 403
+    assert author("POST", f"/changes/{edited}/revert").status == 200
+    first = author("GET", "/releases/1").json["changes"][0]["id"]
+    assert author("POST", f"/changes/{first}/revert").status == 422, "nobody can, so no role is asked for"
 
 
 def test_the_actor_of_what_a_token_does_is_the_token(world: make.World) -> None:
