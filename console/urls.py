@@ -5,6 +5,7 @@ from django.urls import URLPattern, URLResolver, include, path
 from console.api.app import api
 from console.views import (
     account,
+    changes,
     conversations,
     frame,
     health,
@@ -44,7 +45,7 @@ inventory: list[URLPattern | URLResolver] = [
     path("policies/<slug:key>/versions/<int:a>...<int:b>/", workbench_versions.diff, name="policy-diff"),
     path("policies/<slug:key>/versions/<int:number>/rollback/", workbench_versions.rollback, name="policy-rollback"),
     path("policies/<slug:key>/versions/<int:number>/reproduce/", workbench_versions.reproduce, name="policy-reproduce"),
-    path("changes/<slug:change>/undo/", workbench_versions.undo, name="undo"),
+    path("changes/<slug:change>/undo/", changes.undo, name="undo"),
     # -- conversations, why, playground
     path("conversations/", conversations.conversations, name="conversations"),
     path("conversations/<slug:conversation>/", conversations.conversation, name="conversation"),

@@ -12,7 +12,18 @@ from typing import Any
 
 from django.db import connection
 
-from console.models import Artifact, Conversation, Exemplar, Inventory, Polarity, QueryState, Role, User
+from console.models import (
+    Artifact,
+    Conversation,
+    Exemplar,
+    ExemplarStatus,
+    Inventory,
+    Polarity,
+    QueryState,
+    Role,
+    Source,
+    User,
+)
 from console.services import accounts, artifacts, embed, fit, inventories, runtime, score, table
 from console.services.actor import SYSTEM, Actor, person
 from console.services.ingest_conversations import import_conversations
@@ -239,6 +250,18 @@ def _find_world() -> World:
         stranger=people["sam"],
         others=Inventory.objects.get(slug="others"),
         by_role={str(role): people[name] for name, role in _PEOPLE.items()},
+    )
+
+
+def exemplar(art: Artifact, text: str, *, polarity: str = Polarity.SIGNAL, source: str = Source.IMPORTED) -> Exemplar:
+    """In use from the next refit on, as an import leaves it."""
+    return Exemplar.objects.create(
+        artifact=art,
+        polarity=polarity,
+        text=text,
+        text_digest=artifacts.exemplar_digest(text),
+        source=source,
+        status=ExemplarStatus.PROMOTED,
     )
 
 

@@ -4,49 +4,111 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from console.models import ArtifactText, Change, Inventory
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from console.models import ArtifactText, Change, Inventory, Role
 from console.presenters import labels
+from console.presenters.words import items
+from console.services import reverting
+from console.services.release_diff import POINT_FIELDS, FieldChange
 
 
 @dataclass(frozen=True)
 class ChangeRow:
-    """One change in words. ``undoable``: it can be taken back by itself, with its effect shown first."""
+    """One change in words. ``undoable``: it can be taken back by itself, with its effect shown first, by who has ``needs``."""
 
     change: Change
     what: str
+    detail: str  # "0.000 → +0.310": what a setting was and became
     name: str  # the policy it is about, "" for the inventory's own
     key: str
     quote: str  # the example it is about; of several, its first show example
     version: int | None
     undoable: bool
+    needs: Role
+
+    @property
+    def sentence(self) -> str:
+        return told(self.what, self.name, self.detail)
+
+    @property
+    def newest_only(self) -> bool:
+        """Taken back as a whole, and only where nothing has come after it: a refit, everything's going back."""
+        return self.change.action in {"refit", "rollback_all"}
 
 
-def change_rows(inventory: Inventory, changes: Iterable[Change]) -> list[ChangeRow]:
+def told(what: str, name: str, detail: str = "") -> str:
+    return what + (f" · {name}" if name else "") + (f" ({detail})" if detail else "")
+
+
+def change_rows(inventory: Inventory, changes: Iterable[Change], *, technical: bool = False) -> list[ChangeRow]:
     listed = list(changes)
     names = dict(
         ArtifactText.objects.current()
-        .filter(artifact__inventory=inventory, artifact__in=[c.artifact_id for c in listed if c.artifact_id])
+        .filter(artifact__inventory=inventory, artifact__in={c.artifact_id for c in listed if c.artifact_id})
         .values_list("artifact_id", "name")
     )
     reverted = set(Change.objects.filter(reverts__in=listed).values_list("reverts_id", flat=True))
-    return [_row(change, names.get(change.artifact_id or 0, ""), change.pk in reverted) for change in listed]
+    acts = reverting.roots(listed)
+    return [
+        _row(change, *acts[change.pk], names.get(change.artifact_id or 0, ""), change.pk in reverted, technical)
+        for change in listed
+    ]
 
 
-def _row(change: Change, name: str, reverted: bool) -> ChangeRow:
+def _row(change: Change, act: Change, times: int, name: str, reverted: bool, technical: bool) -> ChangeRow:
     after: dict[str, Any] = change.after if isinstance(change.after, dict) else {}
     exemplars = after.get("exemplars") or {}
-    told = [e for e in exemplars.values() if isinstance(e, dict)]
-    quote = str(next((e.get("text", "") for e in told if e.get("polarity") == "signal"), "")) if len(told) > 1 else ""
-    quote = quote or (str(told[0].get("text", "")) if len(told) == 1 else "")
+    shown = [e for e in exemplars.values() if isinstance(e, dict)]
+    quote = str(next((e.get("text", "") for e in shown if e.get("polarity") == "signal"), "")) if len(shown) > 1 else ""
+    quote = quote or (str(shown[0].get("text", "")) if len(shown) == 1 else "")
     return ChangeRow(
         change=change,
-        what=labels.action(change.action),
+        what=what(act, times, technical=technical),
+        detail=_detail(change, technical),
         name=name or (change.artifact.key if change.artifact else ""),
         key=change.artifact.key if change.artifact else "",
         quote=quote,
         version=after.get("version") if isinstance(after.get("version"), int) else None,
-        undoable=bool(change.artifact_id) and "exemplars" in after and not reverted,
+        undoable=not reverted and reverting.why_not(change) is None,
+        needs=reverting.role_of_act(act),
     )
+
+
+def what(act: Change, times: int = 0, *, technical: bool = False) -> str:
+    """What was done; of an act taken back (``times`` odd) or done again, that."""
+    name, fields = act.action, _fields(act)
+    if name == "edit" and len(fields) == 1:
+        name = fields[0]
+    text = labels.action(name, act.object_type, technical=technical)
+    if not times:
+        return text
+    text = text[:1].lower() + text[1:]
+    return (_("Taken back: %(what)s") if times % 2 else _("Done again: %(what)s")) % {"what": text}
+
+
+def _fields(change: Change) -> list[str]:
+    """The fields that an edit of an artifact or an operating point changed."""
+    before, after = change.before or {}, change.after or {}
+    if change.object_type == "operating_point":
+        set_by_hand = set(POINT_FIELDS) - {"calibrated", "centre"}
+        return [name for name in POINT_FIELDS if name in set_by_hand and before.get(name) != after.get(name)]
+    return list(after) if change.object_type == "artifact" else []
+
+
+def _detail(change: Change, technical: bool) -> str:
+    """What a setting was and became; of a step back, how far."""
+    before, after = change.before or {}, change.after or {}
+    if change.object_type == "release":
+        return _("to release %(n)s") % {"n": after["content_of"]} if "content_of" in after else ""
+    if change.action == "rollback" and "copied_from" in after:
+        return _("version %(n)s") % {"n": after["copied_from"]}
+    shown = {"name", "mode", "requires", "entails"} if change.object_type == "artifact" and before else set()
+    fields = [name for name in _fields(change) if change.object_type == "operating_point" or name in shown]
+    rows = [FieldChange("", name, before.get(name), after.get(name)) for name in fields]
+    found = [item for item in items(rows, technical=technical) if item.a != item.b]
+    return f"{found[0].a} → {found[0].b}" if len(found) == 1 else " · ".join(map(str, found))
 
 
 @dataclass(frozen=True)
@@ -59,13 +121,25 @@ class ChangeGroup:
     def first(self) -> ChangeRow:
         return self.rows[0]
 
+    @property
+    def sentence(self) -> str:
+        if len(self.rows) == 1:
+            return self.first.sentence
+        n = len(self.rows)
+        many = ngettext("%(n)s policy", "%(n)s policies", n) if self.first.name else ngettext("once", "%(n)s times", n)
+        return told(self.first.what, many % {"n": n})
+
+
+def _kind(change: Change) -> tuple[int, str, str]:
+    return change.release_id, change.action, change.object_type
+
 
 def grouped(rows: Iterable[ChangeRow], *, at_least: int = 4) -> list[ChangeGroup]:
     """Neighbours of one release and action taken together where they are ``at_least`` so many; order is kept."""
     groups: list[list[ChangeRow]] = []
     for row in rows:
         last = groups[-1][0].change if groups else None
-        if last is not None and (last.release_id, last.action) == (row.change.release_id, row.change.action):
+        if last is not None and _kind(last) == _kind(row.change):
             groups[-1].append(row)
         else:
             groups.append([row])

@@ -58,7 +58,7 @@ def activity(inventory: Inventory, reader: User, since: datetime | None) -> Acti
     changes = Change.objects.filter(inventory=inventory).select_related("artifact", "release").order_by("-pk")
     fresh = changes.filter(at__gt=since).exclude(user=reader) if since else changes.none()
     count = fresh.count()
-    read = change_rows(inventory, (fresh if count else changes)[:READ])
+    read = change_rows(inventory, (fresh if count else changes)[:READ], technical=reader.technical_terms)
     return Activity(grouped(read)[:SHOWN], since, count)
 
 

@@ -138,6 +138,22 @@ TERMS: dict[str, Label] = {
     "mode": Label(_("Mode"), _("Mode"), _("Automatic, always on, or off.")),
     "query_state": Label(_("Turn"), _("Query state"), _("A conversation up to one customer message.")),
     "user_turns": Label(_("Customer messages"), _("User turns"), _("What the customer wrote, in order.")),
+    "name": Label(_("Name"), _("Name"), _("How people call it.")),
+    "text": Label(_("Text"), _("Text"), _("What the agent is given, word for word.")),
+    "status": Label(_("Status"), _("Status"), _("Active, or archived: kept, and never selected.")),
+    "active": Label(_("Active"), _("Active"), _("Selected, shown and fitted.")),
+    "archived": Label(_("Archived"), _("Archived"), _("Kept, and never selected.")),
+    "absent": Label(_("Not there"), _("Absent"), _("It was made later.")),
+    "requires": Label(_("Needs beside it"), _("Requires"), _("Policies that come along when it is selected.")),
+    "entails": Label(_("Brings along"), _("Entails"), _("Policies that come along when it is selected.")),
+    "pooling": Label(_("What of the chat counts"), _("Pooling"), _("How messages and chat make one match strength.")),
+    "expiry": Label(_("Switched off"), _("Expiry"), _("When a policy without a new reason is dropped.")),
+    "target_recall": Label(
+        _("Share to catch"), _("Target recall"), _("Of 100 turns that need it, so many shall get it.")
+    ),
+    "centre": Label(
+        _("Centre"), _("Centre"), _("What is common to all texts, taken off each; fixed by the first fit.")
+    ),
     "policy": Label(_("Policy"), _("Artifact"), _("The text the agent is given.")),
     "policies": Label(_("Policies"), _("Artifacts"), _("The texts the agent may be given.")),
 }
@@ -150,33 +166,45 @@ ROLES: dict[str, Label] = {
     "admin": Label(_("Admin"), _("admin"), _("Also manages people, tokens and settings.")),
 }
 
-# How a change reads in a list: what was done; the object's own name follows it.
-ACTIONS: dict[str, Text] = {
-    "add": _("Added an example"),
-    "promote": _("Took an example into use"),
-    "reject": _("Decided against an example"),
-    "restore": _("Put an example back among the suggestions"),
-    "retire": _("Took an example out"),
+# How a change reads in a list: what was done; the object's own name follows it. "artifact.edit" comes before "edit".
+ACTIONS: dict[str, Text | Label] = {
+    "add": Label(_("Added an example"), _("Added an exemplar")),
+    "promote": Label(_("Took an example into use"), _("Promoted an exemplar")),
+    "reject": Label(_("Decided against an example"), _("Rejected an exemplar")),
+    "restore": Label(_("Put an example back among the suggestions"), _("Restored an exemplar")),
+    "retire": Label(_("Took an example out"), _("Retired an exemplar")),
     "keep": _("Kept an example in place"),
     "unkeep": _("No longer keeps an example in place"),
-    "move": _("Moved an example to the other side"),
-    "pin": _("Must select at a turn"),
-    "unpin": _("No longer must select at a turn"),
+    "move": Label(_("Moved an example to the other side"), _("Moved an exemplar to the other side")),
+    "pin": Label(_("Must select at a turn"), _("Pinned a turn")),
+    "unpin": Label(_("No longer must select at a turn"), _("Unpinned a turn")),
     "edit": _("Edited"),
+    "exemplar.edit": Label(_("Edited an example"), _("Edited an exemplar")),
+    "artifact.restore": _("Brought back from the archive"),
+    "artifact.name": _("Renamed"),
+    "artifact.text": _("Changed the text"),
+    "artifact.mode": _("Changed the mode"),
+    "artifact.kind": _("Changed the kind"),
     "create": _("Created"),
     "archive": _("Archived"),
-    "refit": _("Updated"),
-    "fit": _("Updated"),
+    "refit": Label(_("Updated"), _("Refitted")),
+    "fit": Label(_("Updated"), _("Refitted")),
     "prepare": _("Got ready for the first fit"),
-    "curate": _("Changed examples"),
-    "dependencies": _("Changed what comes along"),
-    "rollback_all": _("Took everything back"),
-    "rollback": _("Went back to an earlier version"),
+    "curate": Label(_("Changed examples"), _("Changed exemplars")),
+    "dependencies": Label(_("Changed what comes along"), _("Changed dependencies")),
+    "rollback_all": Label(_("Took everything back"), _("Rolled everything back")),
+    "rollback": Label(_("Went back to an earlier version"), _("Rolled back to an earlier version")),
     "undo": _("Undid a change"),
     "revert": _("Reverted a change"),
-    "fit_set": _("Changed the source of examples"),
-    "calibrate": _("Chose the cut-off"),
-    "operating_point": _("Moved the cut-off"),
+    "fit_set": Label(_("Changed the source of examples"), _("Changed the fit set")),
+    "calibrate": Label(_("Chose the cut-off"), _("Calibrated θ")),
+    "operating_point": Label(_("Moved the cut-off"), _("Changed the operating point")),
+    "operating_point.edit": Label(_("Changed how it is decided"), _("Changed the operating point")),
+    "operating_point.theta": Label(_("Moved the cut-off"), _("Moved θ")),
+    "operating_point.pooling": Label(_("Changed what of the chat counts"), _("Changed the pooling")),
+    "operating_point.expiry": Label(_("Changed when policies are switched off"), _("Changed the expiry")),
+    "operating_point.target_recall": Label(_("Changed the share to catch"), _("Changed the target recall")),
+    "operating_point.restore": Label(_("Took back how it is decided"), _("Restored the operating point")),
     "update": _("Changed"),
     "import": _("Imported"),
 }
@@ -195,6 +223,9 @@ def role(name: str) -> Label:
     return ROLES[name]
 
 
-def action(name: str) -> str:
-    """What a Change's action says; unknown ones read as they are stored, with spaces."""
-    return str(ACTIONS.get(name, name.replace("_", " ").replace("-", " ").capitalize()))
+def action(name: str, kind: str = "", *, technical: bool = False) -> str:
+    """What a change's action says, of an object of ``kind``; unknown ones read as they are stored, with spaces."""
+    found = ACTIONS.get(f"{kind}.{name}", ACTIONS.get(name))
+    if isinstance(found, Label):
+        return found.text(technical=technical)
+    return str(found or name.replace("_", " ").replace("-", " ").capitalize())

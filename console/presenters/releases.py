@@ -1,28 +1,56 @@
 """Releases side by side, the history of releases, and which agent runs which."""
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from django.db.models import Max
 
-from console.models import Artifact, ArtifactText, Change, Discovery, Inventory, Origin, Release, ReleaseActivation
+from console.models import ArtifactText, Change, Discovery, Inventory, Origin, Release, ReleaseActivation
 from console.presenters.changes import ChangeGroup, ChangeRow, change_rows, grouped
-from console.services import releases as service
-from console.services.releases import ReleaseDiff
+from console.presenters.words import Item, items
+from console.services import release_diff
+from console.services.release_diff import FieldChange, PinChange, ReleaseDiff, TextChange
 
 PAGE = 25
 
 
 @dataclass(frozen=True)
+class Settings:
+    """What differs in the settings of one policy, and in what it brings along."""
+
+    name: str
+    key: str
+    items: list[Item]
+
+
+@dataclass(frozen=True)
+class Text:
+    """A policy's name and text, "" where there is none."""
+
+    name: str
+    key: str
+    names: tuple[str, str]
+    texts: tuple[str, str]
+
+    @property
+    def renamed(self) -> bool:
+        return self.names[0] != self.names[1]
+
+
+@dataclass(frozen=True)
 class Difference:
-    """What two releases differ in, with names in place of keys. ``flips`` are (name, key, starts, stops)."""
+    """What two releases differ in, in the reader's words. ``flips`` are (name, key, starts, stops)."""
 
     diff: ReleaseDiff
     changes: list[ChangeRow]
     versions: list[tuple[str, str, int | None, int | None]]
     flips: list[tuple[str, str, int, int]]
-    texts: list[tuple[str, str, str, str]]  # name, key, before, after
+    settings: list[Settings]
+    texts: list[Text]
+    pins: list[tuple[str, PinChange]]  # name of the policy
+    point: list[Item]
 
     @property
     def empty(self) -> bool:
@@ -59,41 +87,65 @@ class Difference:
         return sum(flip[3] for flip in self.flips)
 
 
-def difference(inventory: Inventory, a: int, b: int) -> Difference:
+def difference(inventory: Inventory, a: int, b: int, *, technical: bool = False) -> Difference:
     """From release ``a`` to ``b``. Raises NotFound for a release that is not there."""
-    diff = service.diff(inventory, a, b)
-    names = dict(
-        ArtifactText.objects.current().filter(artifact__inventory=inventory).values_list("artifact__key", "name")
-    )
+    diff = release_diff.diff(inventory, a, b)
+    names = policy_names(inventory)
+    fields: dict[str, list[FieldChange]] = defaultdict(list)
+    for row in (*diff.settings, *diff.dependencies):
+        fields[row.artifact].append(row)
     return Difference(
         diff=diff,
-        changes=change_rows(inventory, diff.changes),
+        changes=change_rows(inventory, diff.changes, technical=technical),
         versions=[(names.get(key, key), key, before, after) for key, before, after in diff.versions],
         flips=[(names.get(key, key), key, started, stopped) for key, started, stopped in diff.flips],
-        texts=_texts(inventory, diff, names),
+        settings=[
+            Settings(names.get(key, key), key, items(rows, technical=technical, names=names))
+            for key, rows in sorted(fields.items())
+        ],
+        texts=[_text(row, names.get(row.artifact, row.artifact)) for row in diff.texts],
+        pins=[(names.get(pin.artifact, pin.artifact), pin) for pin in diff.pins],
+        point=items(diff.point, technical=technical),
     )
 
 
-def _texts(inventory: Inventory, diff: ReleaseDiff, names: dict[str, str]) -> list[tuple[str, str, str, str]]:
-    if not diff.texts:
-        return []
-    artifacts = dict(Artifact.objects.filter(inventory=inventory, key__in=diff.texts).values_list("key", "pk"))
-    then, now = (
-        dict(ArtifactText.objects.at(n).filter(artifact__in=artifacts.values()).values_list("artifact_id", "text"))
-        for n in (diff.a, diff.b)
-    )
-    return [(names.get(key, key), key, then.get(artifacts[key], ""), now.get(artifacts[key], "")) for key in diff.texts]
+def policy_names(inventory: Inventory) -> dict[str, str]:
+    """By key, as they are called now."""
+    rows = ArtifactText.objects.current().filter(artifact__inventory=inventory)
+    return dict(rows.values_list("artifact__key", "name"))
+
+
+def _text(row: TextChange, name: str) -> Text:
+    a, b = ((side.name, side.text) if side else ("", "") for side in (row.a, row.b))
+    return Text(name, row.artifact, names=(a[0], b[0]), texts=(a[1], b[1]))
 
 
 # --------------------------------------------------------------------------------------------------------------- history
 @dataclass(frozen=True)
 class ReleaseRow:
     release: Release
-    changes: list[ChangeRow]
+    groups: list[ChangeGroup]  # the first ones, of one kind each
     more: int  # changes not listed
     live_since: datetime | None  # when it last became what agents get
     live: bool
     draft: bool
+
+    @property
+    def what(self) -> str:
+        """What was done, in words; of a release without changes the line it was stored with."""
+        return "; ".join(group.sentence for group in self.groups) or self.release.summary
+
+    @property
+    def quotes(self) -> list[ChangeRow]:
+        return [group.first for group in self.groups if len(group.rows) == 1 and group.first.quote]
+
+    @property
+    def undo(self) -> ChangeRow | None:
+        """The change whose taking back takes the release back: its only one, or, of the newest, everything's going back."""
+        rows = [row for group in self.groups for row in group.rows]
+        alone = rows if len(rows) == 1 and not self.more else [r for r in rows if r.change.object_type == "release"]
+        newest = self.release.number == self.release.inventory.release
+        return next((row for row in alone if row.undoable and (newest or not row.newest_only)), None)
 
     @property
     def before(self) -> int:
@@ -107,35 +159,48 @@ class HistoryPage:
     total: int
 
 
-def history(inventory: Inventory, *, before: int | None = None) -> HistoryPage:
-    """Releases, the newest first, ``before`` a number; each with its changes (at most three listed)."""
+def history(inventory: Inventory, *, before: int | None = None, technical: bool = False) -> HistoryPage:
+    """Releases, the newest first, ``before`` a number; each with its changes (at most three kinds listed)."""
     releases = Release.objects.filter(inventory=inventory).order_by("-number")
     total = releases.count()
     if before is not None:
         releases = releases.filter(number__lt=before)
     found = list(releases[: PAGE + 1])
     listed = found[:PAGE]
-    grouped: dict[int, list[Change]] = defaultdict(list)
-    for change in Change.objects.filter(release__in=listed).select_related("artifact").order_by("pk"):
-        grouped[change.release_id].append(change)
-    words = {row.change.pk: row for row in change_rows(inventory, [c for group in grouped.values() for c in group[:3]])}
+    rows = release_rows(inventory, listed, technical=technical)
+    return HistoryPage(rows, listed[-1].number if len(found) > PAGE else None, total)
+
+
+def release_rows(inventory: Inventory, releases: Sequence[Release], *, technical: bool = False) -> list[ReleaseRow]:
+    changes = Change.objects.filter(release__in=releases).select_related("artifact").order_by("pk")
+    of_release: dict[int, list[ChangeRow]] = defaultdict(list)
+    for row in change_rows(inventory, changes, technical=technical):
+        of_release[row.change.release_id].append(row)
     went_live: dict[int, datetime] = dict(
-        ReleaseActivation.objects.filter(inventory=inventory, number__in=[r.number for r in listed])
+        ReleaseActivation.objects.filter(inventory=inventory, number__in=[r.number for r in releases])
         .values_list("number")
         .annotate(at=Max("at"))
     )
-    rows = [
-        ReleaseRow(
-            release=release,
-            changes=[words[c.pk] for c in grouped[release.pk][:3]],
-            more=max(0, len(grouped[release.pk]) - 3),
-            live_since=went_live.get(release.number),
-            live=release.number == inventory.live_release,
-            draft=release.number == inventory.release and release.number != inventory.live_release,
+    result = []
+    for release in releases:
+        release.inventory = inventory
+        groups = grouped(_whole_first(of_release[release.pk]), at_least=2)
+        result.append(
+            ReleaseRow(
+                release=release,
+                groups=groups[:3],
+                more=sum(len(group.rows) for group in groups[3:]),
+                live_since=went_live.get(release.number),
+                live=release.number == inventory.live_release,
+                draft=release.number == inventory.release and release.number != inventory.live_release,
+            )
         )
-        for release in listed
-    ]
-    return HistoryPage(rows, listed[-1].number if len(found) > PAGE else None, total)
+    return result
+
+
+def _whole_first(rows: list[ChangeRow]) -> list[ChangeRow]:
+    """What says it for the whole release comes before its parts."""
+    return sorted(rows, key=lambda row: row.change.object_type != "release")
 
 
 def previously_live(inventory: Inventory) -> int | None:

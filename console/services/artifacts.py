@@ -209,7 +209,7 @@ def edit_artifact(
                 field="kind",
                 hint="Archive it and make a new one of the other kind.",
             )
-        old, setting = current_text(artifact), current_setting(artifact)
+        old = current_text(artifact)
         if base_text is not None and base_text != old.number:
             raise Conflict(
                 f"The text of {artifact.key} was changed meanwhile.",
@@ -218,7 +218,7 @@ def edit_artifact(
                 made_by=old.by,
                 hint="Look at the newer text and decide again.",
             )
-        now = {"name": old.name, "text": old.text, "mode": setting.mode}
+        now = fields_of(artifact)
         after = {field: value for field, value in given.items() if now[field] != value}
         if not after:
             return None
@@ -227,11 +227,20 @@ def edit_artifact(
             return edit_in(r, artifact, old, after, reverts=reverts)
 
 
+EDITED = ("name", "text", "mode")  # what an edit changes
+
+
+def fields_of(artifact: Artifact) -> dict[str, str]:
+    """The fields of an edit as they stand."""
+    text = current_text(artifact)
+    return {"name": text.name, "text": text.text, "mode": current_setting(artifact).mode}
+
+
 def edit_in(
     r: Revision, artifact: Artifact, old: ArtifactText, after: dict[str, str], *, reverts: Change | None = None
 ) -> Change:
     """Write the differing fields in the open revision, with the change. The artifact is locked by the caller."""
-    before = {"name": old.name, "text": old.text, "mode": current_setting(artifact).mode}
+    before = fields_of(artifact)
     if "name" in after or "text" in after:
         r.close(ArtifactText.objects.filter(pk=old.pk))
         number = ArtifactText.objects.filter(artifact=artifact).count() + 1

@@ -434,7 +434,15 @@ def copied_draft(ground: Basis, target: ClassifierVersion) -> Draft:
     )
 
 
-def rollback(artifact: Artifact, number: int, *, by: Actor, base_version: int | None, reason: str) -> Applied:
+def rollback(
+    artifact: Artifact,
+    number: int,
+    *,
+    by: Actor,
+    base_version: int | None,
+    reason: str,
+    reverts: Change | None = None,
+) -> Applied:
     """A new version with the content of an old one (numbers never go back); examples it drops are retired.
 
     A failing pin warns and never blocks. A reason is required.
@@ -450,10 +458,12 @@ def rollback(artifact: Artifact, number: int, *, by: Actor, base_version: int | 
         with revision(
             artifact.inventory, by=by, summary=f"{artifact.key}: back to version {number}", reason=reason
         ) as step:
-            return restore_version(target, draft, effect, step)
+            return restore_version(target, draft, effect, step, reverts=reverts)
 
 
-def restore_version(target: ClassifierVersion, draft: Draft, effect: Impact, step: Revision) -> Applied:
+def restore_version(
+    target: ClassifierVersion, draft: Draft, effect: Impact, step: Revision, *, reverts: Change | None = None
+) -> Applied:
     """Write the copy of ``target`` as the next version inside an open revision."""
     ground = draft.basis
     before: dict[str, Any] = {
@@ -485,6 +495,7 @@ def restore_version(target: ClassifierVersion, draft: Draft, effect: Impact, ste
         artifact=ground.artifact,
         before=before,
         after=after,
+        reverts=reverts,
     )
     return Applied(version, change, effect, 0.0, True)
 

@@ -221,17 +221,9 @@ def put_point_back(
 ) -> OperatingPoint | None:
     """The ``fields`` of an earlier operating point again, in a new one of the open revision; centre and background, once
     fixed, stay. None when nothing differs.
-
-    A calibration holds for its θ, pooling and centre: it comes back, or stays, only beside those.
     """
     now = current_point(r.inventory)
-    values = {field: getattr(wanted if field in fields else now, field) for field in POINT_FIELDS}
-
-    def beside(point: OperatingPoint) -> bool:
-        return (values["theta"], values["pooling"]) == (point.theta, point.pooling)
-
-    if not (beside(wanted) and wanted.centre_id == now.centre_id and "calibration" in fields):
-        values["calibration"] = now.calibration if beside(now) and "calibration" not in fields else None
+    values = point_values(now, wanted, fields)
     changed = {field: value for field, value in values.items() if getattr(now, field) != value}
     if not changed:
         return None
@@ -239,6 +231,22 @@ def put_point_back(
         r.inventory.target_recall = changed["target_recall"]
         r.inventory.save(update_fields=["target_recall"])
     return new_point(r, action=action, reverts=reverts, **changed)
+
+
+def point_values(now: OperatingPoint, wanted: OperatingPoint, fields: Iterable[str]) -> dict[str, Any]:
+    """All of `POINT_FIELDS`: those in ``fields`` as ``wanted`` has them, the others as they are.
+
+    A calibration holds for its θ, pooling and centre: it comes back, or stays, only beside those.
+    """
+    chosen = set(fields)
+    values = {field: getattr(wanted if field in chosen else now, field) for field in POINT_FIELDS}
+
+    def beside(point: OperatingPoint) -> bool:
+        return (values["theta"], values["pooling"]) == (point.theta, point.pooling)
+
+    if not (beside(wanted) and wanted.centre_id == now.centre_id and "calibration" in chosen):
+        values["calibration"] = now.calibration if beside(now) and "calibration" not in chosen else None
+    return values
 
 
 def point_record(point: OperatingPoint) -> dict[str, Any]:

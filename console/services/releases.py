@@ -1,6 +1,4 @@
-"""Releases: what agents get, approval, going back as a whole, differences."""
-
-from dataclasses import dataclass, field
+"""Releases: what agents get, approval, going back as a whole."""
 
 from django.db import transaction
 
@@ -17,12 +15,11 @@ from console.models import (
     Release,
     ReleaseActivation,
 )
-from console.services import audit, curate, fit, impact, table
+from console.services import audit, curate, fit, impact
 from console.services.actor import Actor
-from console.services.errors import Invalid, NotFound
-from console.services.inventories import point_record, put_point_back
+from console.services.errors import Conflict, Invalid, NotFound
+from console.services.inventories import put_point_back
 from console.services.revision import Revision, revision
-from sq_core.scoring import cut_off
 
 
 def get_release(inventory: Inventory, number: int) -> Release:
@@ -59,129 +56,9 @@ def go_live(inventory: Inventory, number: int, *, by: Actor, reason: str = "") -
     return activation
 
 
-@dataclass
-class ReleaseDiff:
-    """What two releases differ in; texts are short so that a page can print them as they are."""
-
-    a: int
-    b: int
-    versions: list[tuple[str, int | None, int | None]] = field(default_factory=list)
-    settings: list[tuple[str, str]] = field(default_factory=list)
-    texts: list[str] = field(default_factory=list)
-    pins: list[tuple[str, str]] = field(default_factory=list)
-    theta: tuple[float, float] | None = None
-    point: list[tuple[str, str]] = field(default_factory=list)  # pooling, expiry, target_recall: "before → after"
-    changes: list[Change] = field(default_factory=list)
-    flips: list[tuple[str, int, int]] = field(default_factory=list)  # artifact, started, stopped
-
-    @property
-    def empty(self) -> bool:
-        return not (self.versions or self.settings or self.texts or self.pins or self.theta or self.point)
-
-
-def diff(inventory: Inventory, a: int, b: int) -> ReleaseDiff:
-    """Differences from release ``a`` to ``b``, with the turns that change where both can be scored."""
-    get_release(inventory, a), get_release(inventory, b)
-    result = ReleaseDiff(a=a, b=b)
-    low, high = sorted((a, b))
-    result.changes = list(
-        Change.objects.filter(inventory=inventory, release__number__gt=low, release__number__lte=high)
-        .select_related("artifact", "release", "user")
-        .order_by("-id")
-    )
-    old, new = _versions_at(inventory, a), _versions_at(inventory, b)
-    for pk in sorted(set(old) | set(new)):
-        before, after = old.get(pk), new.get(pk)
-        known = after or before
-        if known is not None and before != after:
-            result.versions.append(
-                (known.artifact.key, before.number if before else None, after.number if after else None)
-            )
-    points = [OperatingPoint.objects.at(n).get(inventory=inventory) for n in (a, b)]
-    if points[0].theta != points[1].theta:
-        result.theta = (points[0].theta, points[1].theta)
-    was, now = (point_record(point) for point in points)
-    result.point = [
-        (name, f"{was[name]} → {now[name]}")
-        for name in ("pooling", "expiry", "target_recall")
-        if was[name] != now[name]
-    ]
-    _setting_differences(result, inventory)
-    _flips(result, inventory, old, new, points)
-    return result
-
-
-def _versions_at(inventory: Inventory, number: int) -> dict[int, ClassifierVersion]:
-    rows = (
-        ClassifierVersion.objects.at(number).filter(artifact__inventory=inventory).select_related("artifact", "centre")
-    )
-    return {row.artifact_id: row for row in rows}
-
-
-def _setting_differences(result: ReleaseDiff, inventory: Inventory) -> None:
-    def at(number: int) -> dict[str, tuple[str, str, str]]:
-        rows = ArtifactSetting.objects.at(number).filter(artifact__inventory=inventory).select_related("artifact")
-        return {row.artifact.key: (row.status, row.mode, row.fit_set) for row in rows}
-
-    def links(number: int) -> dict[str, list[str]]:
-        rows = Dependency.objects.at(number).filter(artifact__inventory=inventory).order_by("kind", "target__key")
-        found: dict[str, list[str]] = {}
-        for key, kind, target in rows.values_list("artifact__key", "kind", "target__key"):
-            found.setdefault(key, []).append(f"{kind} {target}")
-        return found
-
-    def texts(number: int) -> dict[str, int]:
-        rows = ArtifactText.objects.at(number).filter(artifact__inventory=inventory).select_related("artifact")
-        return {row.artifact.key: row.pk for row in rows}
-
-    def pins(number: int) -> dict[str, tuple[str, str]]:
-        rows = Pin.objects.at(number).filter(artifact__inventory=inventory).select_related("artifact")
-        return {row.public_id: (row.artifact.key, row.text) for row in rows}
-
-    old, new = at(result.a), at(result.b)
-    for key in sorted(set(old) | set(new)):
-        if old.get(key) != new.get(key):
-            was, now = (" · ".join(x) if x else "absent" for x in (old.get(key), new.get(key)))
-            result.settings.append((key, f"{was} → {now}"))
-    old_links, new_links = links(result.a), links(result.b)
-    for key in sorted(set(old_links) | set(new_links)):
-        if old_links.get(key) != new_links.get(key):
-            was, now = (", ".join(found.get(key, [])) or "brings nothing along" for found in (old_links, new_links))
-            result.settings.append((key, f"{was} → {now}"))
-    old_texts, new_texts = texts(result.a), texts(result.b)
-    result.texts = [k for k in sorted(new_texts) if k in old_texts and old_texts[k] != new_texts[k]]
-    old_pins, new_pins = pins(result.a), pins(result.b)
-    result.pins = [(key, f"+ {text[:120]}") for pk, (key, text) in new_pins.items() if pk not in old_pins]
-    result.pins += [(key, f"− {text[:120]}") for pk, (key, text) in old_pins.items() if pk not in new_pins]
-
-
-def _flips(
-    result: ReleaseDiff,
-    inventory: Inventory,
-    old: dict[int, ClassifierVersion],
-    new: dict[int, ClassifierVersion],
-    points: list[OperatingPoint],
-) -> None:
-    if any(p.centre_id is None for p in points) or points[0].centre_id != points[1].centre_id:
-        return
-    states = table.state_table(inventory, points[1].centre)  # type: ignore[arg-type]
-    if not len(states):
-        return
-    same = (points[0].theta, points[0].pooling) == (points[1].theta, points[1].pooling)
-    for pk, after in new.items():
-        before = old.get(pk)
-        if before is None or (before == after and same):
-            continue
-        fired = [
-            table.margins_of(table.classifier_of(v), states, table.pooling_of(p)) > cut_off(p.theta, v.offset)
-            for v, p in ((before, points[0]), (after, points[1]))
-        ]
-        started, stopped = int((~fired[0] & fired[1]).sum()), int((fired[0] & ~fired[1]).sum())
-        if started or stopped:
-            result.flips.append((after.artifact.key, started, stopped))
-
-
-def rollback_all(inventory: Inventory, number: int, *, by: Actor, reason: str) -> Release:
+def rollback_all(
+    inventory: Inventory, number: int, *, by: Actor, reason: str, reverts: Change | None = None
+) -> Release:
     """A new release with the content of an old one: versions, settings, texts, pins, dependencies, operating point.
 
     What came later is retired, not erased; numbers never go back. The centre, once fixed, stays, and so does the version
@@ -193,6 +70,8 @@ def rollback_all(inventory: Inventory, number: int, *, by: Actor, reason: str) -
     with transaction.atomic():
         artifacts = list(Artifact.objects.select_for_update().filter(inventory=inventory).select_related("inventory"))
         with revision(inventory, by=by, summary=f"Everything back to release {number}", reason=reason) as step:
+            if reverts is not None:
+                refuse_later(step.number - 1, reverts)
             put_point_back(step, OperatingPoint.objects.at(number).get(inventory=inventory), action="restore")
             for artifact in artifacts:
                 _restore_carried(step, artifact, number)
@@ -204,9 +83,20 @@ def rollback_all(inventory: Inventory, number: int, *, by: Actor, reason: str) -
                 object_id=str(number),
                 before={"release": step.number - 1},
                 after={"release": step.number, "content_of": number},
+                reverts=reverts,
             )
         inventory.refresh_from_db(fields=["target_recall"])
         return step.release
+
+
+def refuse_later(newest: int, change: Change) -> None:
+    """Everything is taken back as a whole, or again, only where nobody has changed anything since. Raises Conflict."""
+    made = change.release.number
+    if newest != made:
+        raise Conflict(
+            f"Release {newest} has come after release {made}.",
+            hint="Take the later changes back first, or take everything back to a release of your choice.",
+        )
 
 
 def _restore_carried(step: Revision, artifact: Artifact, number: int) -> None:

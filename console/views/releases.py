@@ -19,14 +19,18 @@ from console.views.frame import posted, say, whole
 @require_GET
 @require(Role.VIEWER)
 def releases(request: Request, inventory: Inventory) -> HttpResponse:
-    page = shown.history(inventory, before=whole(request.GET.get("after", "")))
+    technical = request.user.technical_terms
+    page = shown.history(inventory, before=whole(request.GET.get("after", "")), technical=technical)
     context: dict[str, Any] = {"page": page}
     if wants_part(request):
         return render(request, "releases/list.html#history", context)
+    numbers = (inventory.live_release, inventory.release)
+    live, draft = (service.get_release(inventory, number) for number in numbers)
     context |= {
-        "live": service.get_release(inventory, inventory.live_release),
-        "draft": service.get_release(inventory, inventory.release),
-        "waiting": shown.difference(inventory, inventory.live_release, inventory.release),
+        "live": live,
+        "live_row": shown.release_rows(inventory, [live], technical=technical)[0],
+        "draft": draft,
+        "waiting": shown.difference(inventory, *numbers, technical=technical),
         "agents": shown.agents(inventory),
         "previous": shown.previously_live(inventory),
     }
@@ -37,7 +41,8 @@ def releases(request: Request, inventory: Inventory) -> HttpResponse:
 @require(Role.VIEWER)
 def release_diff(request: Request, inventory: Inventory, a: int, b: int) -> HttpResponse:
     """The change card of two releases: printable, and its address is the link to it."""
-    context = {"diff": shown.difference(inventory, a, b), "old": service.get_release(inventory, a)}
+    found = shown.difference(inventory, a, b, technical=request.user.technical_terms)
+    context = {"diff": found, "old": service.get_release(inventory, a)}
     return render(request, "releases/diff.html", context | {"new": service.get_release(inventory, b)})
 
 
@@ -57,7 +62,7 @@ def go_live(request: Request, inventory: Inventory, number: int) -> HttpResponse
     context = {
         "form": form,
         "release": release,
-        "diff": shown.difference(inventory, inventory.live_release, number),
+        "diff": shown.difference(inventory, inventory.live_release, number, technical=request.user.technical_terms),
         "back": number < inventory.live_release,
     }
     return render(request, "releases/go_live.html", context, status=422 if form.errors else 200)
@@ -77,5 +82,6 @@ def rollback(request: Request, inventory: Inventory, number: int) -> HttpRespons
             words = {"n": made.number, "old": number}
             say(request, _("Release %(n)s has the content of release %(old)s.") % words)
             return redirect("releases", inventory.slug)
-    context = {"form": form, "release": release, "diff": shown.difference(inventory, inventory.release, number)}
+    found = shown.difference(inventory, inventory.release, number, technical=request.user.technical_terms)
+    context = {"form": form, "release": release, "diff": found}
     return render(request, "releases/rollback.html", context, status=422 if form.errors else 200)

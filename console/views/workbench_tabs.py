@@ -250,7 +250,8 @@ def _exemplars(request: Request, ground: Ground, here: Here) -> Context:
 def _versions(request: Request, ground: Ground, here: Here) -> Context:
     before = here.query.get("before", "")
     found = versions.versions(ground, before=int(before) if before.isdecimal() and len(before) < 10 else None)
-    changes = {row.version: row for row in change_rows(ground.inventory, versions.changes_of(found))}
+    made = change_rows(ground.inventory, versions.changes_of(found), technical=request.user.technical_terms)
+    changes = {row.version: row for row in made}
     asked = here.query.get("reproduce", "")
     shown_version = next((r.version for r in found.rows if str(r.version.number) == asked), None)
     return {

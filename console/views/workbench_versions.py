@@ -1,4 +1,4 @@
-"""Versions of a policy compared, gone back to, reproduced; and a change taken back."""
+"""Versions of a policy compared, gone back to, reproduced."""
 
 from typing import Any
 
@@ -8,16 +8,16 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET, require_http_methods
 
-from console.models import Change, Inventory, Role
-from console.permissions import Request, actor_of, refused, require, wants_part
+from console.models import Inventory, Role
+from console.permissions import Request, actor_of, require, wants_part
 from console.presenters import labels
 from console.services import curate, fit, workbench
 from console.services import workbench_versions as versions
-from console.services.errors import Conflict, Invalid, NotFound
+from console.services.errors import Conflict, Invalid
 from console.services.idempotency import InFlight
 from console.services.workbench import Ground
 from console.views.workbench_changes import base_of, done_with, once, reason_of
-from console.views.workbench_strip import answer, common, listed, next_of
+from console.views.workbench_strip import answer, common, listed
 from console.views.workbench_tabs import Here, context_of
 
 
@@ -83,49 +83,3 @@ def reproduce(request: Request, inventory: Inventory, key: str, number: int) -> 
     version = versions.get_version(ground, number)
     context = {"found": fit.reproduce(version), "number": number, "tolerance": fit.TOLERANCE}
     return render(request, "policies/workbench/reproduced.html", context)
-
-
-# ------------------------------------------------------------------------------------------------------------------- undo
-@require_http_methods(["GET", "HEAD", "POST"])
-@require(Role.AUTHOR)
-def undo(request: Request, inventory: Inventory, change: str) -> HttpResponse:
-    """GET: what taking a change back would change. POST: take it back, keeping what came after it."""
-    row = Change.objects.filter(inventory=inventory, public_id=change).select_related("artifact").first()
-    if row is None:
-        raise NotFound("There is no such change.", field="change")
-    if row.artifact is None:
-        raise Invalid(
-            _("This change is not one of a policy's examples."), field="change", hint=_("Change it back by hand.")
-        )
-    if row.action == "rollback" and not request.role.includes(Role.PUBLISHER):
-        return refused(request, Role.PUBLISHER)
-    ground = workbench.ground(inventory, row.artifact.key)
-    row.artifact = ground.artifact
-    if request.method != "POST":
-        return answer(request, _undo_context(request, ground, row))
-    try:
-        done = once(request, lambda: curate.undo(row, by=actor_of(request), reason=reason_of(request)))
-    except InFlight:
-        raise
-    except Conflict as error:
-        context = {
-            "error": error,
-            "artifact": ground.artifact,
-            "next": next_of(request, ground.artifact.key),
-            "part": wants_part(request),
-        }
-        template = (
-            "policies/workbench/undo_refused.html" if wants_part(request) else "policies/workbench/merge_page.html"
-        )
-        return render(request, template, context, status=error.status)
-    return done_with(request, ground.artifact.key, done)
-
-
-def _undo_context(request: Request, ground: Ground, change: Change) -> dict[str, Any]:
-    effect = curate.preview_undo(change, by=actor_of(request))
-    url = reverse("undo", args=[request.inventory.slug, change.public_id])
-    what = _("Take back: %(what)s") % {"what": labels.action(change.action).lower()}
-    exemplars = (change.after or {}).get("exemplars") or {}
-    text = next(iter(exemplars.values())).get("text", "") if len(exemplars) == 1 else ""
-    found = common(request, ground, effect, apply_url=url, hidden={})
-    return found | {"title": what, "text": text, "verb": _("Undo"), "reason_needed": False}

@@ -6,7 +6,8 @@ from console.models import AuditEvent, ClassifierVersion, Inventory, OperatingPo
 from console.services import artifacts, calibrate, curate, fit, inventories, releases, runtime, why
 from console.services.curate import Step
 from console.services.errors import Invalid, NotFound
-from tests.make import World
+from console.services.release_diff import FieldChange, diff
+from tests.make import TALKS, World
 
 
 def add(world: World, text: str, base: int) -> curate.Applied:
@@ -100,34 +101,70 @@ def test_the_difference_names_versions_settings_pins_theta_and_flips(world: Worl
     curate.apply(world.cancel, [Step(action="pin", state=world.state("talk-1", 1).pk)], by=world.by, base_version=2)
     artifacts.edit_artifact(world.refund, by=world.by, mode="always")
     inventories.update_inventory(world.inventory, by=world.by, theta=-0.5)
-    found = releases.diff(world.inventory, then, world.inventory.release)
+    found = diff(world.inventory, then, world.inventory.release)
     assert found.versions == [("cancel-order", 1, 2)]
-    assert [key for key, _ in found.settings] == ["refund-status"]
-    assert [key for key, _ in found.pins] == ["cancel-order"]
+    assert found.settings == [FieldChange("refund-status", "mode", "auto", "always")]
+    assert [(pin.artifact, pin.added, pin.text) for pin in found.pins] == [
+        ("cancel-order", True, TALKS["talk-1"][1][0])
+    ]
     assert found.theta == (0.0, -0.5)
+    assert found.point == [FieldChange("", "theta", 0.0, -0.5)]
     assert len(found.changes) == 4
     assert any(started for _, started, _ in found.flips)  # a lower cut-off starts something
-    back = releases.diff(world.inventory, world.inventory.release, then)
+    assert "refund-status" not in [key for key, _, _ in found.flips]  # always on: its classifier no longer decides
+    back = diff(world.inventory, world.inventory.release, then)
     assert back.versions == [("cancel-order", 2, 1)]
+    assert [pin.added for pin in back.pins] == [False]
     assert not found.empty
-    assert releases.diff(world.inventory, then, then).empty
+    assert diff(world.inventory, then, then).empty
 
 
-def test_the_difference_names_pooling_expiry_and_dependencies(world: World) -> None:
+def test_the_difference_names_pooling_expiry_target_and_dependencies(world: World) -> None:
     world.inventory.refresh_from_db()
     then = world.inventory.release
     artifacts.set_dependencies(world.cancel, by=world.by, requires=["refund-status"], entails=[])
-    linked = releases.diff(world.inventory, then, then + 1)
-    assert linked.settings == [("cancel-order", "brings nothing along → requires refund-status")]
+    linked = diff(world.inventory, then, then + 1)
+    assert linked.dependencies == [FieldChange("cancel-order", "requires", [], ["refund-status"])]
+    assert linked.settings == []
     assert not linked.empty
     inventories.update_inventory(
-        world.inventory, by=world.by, pooling="cumulative", expiry={"others": 3, "turns": None}
+        world.inventory, by=world.by, pooling="cumulative", expiry={"others": 3, "turns": None}, target_recall=0.8
     )
-    found = releases.diff(world.inventory, then + 1, then + 2)
-    assert [name for name, _ in found.point] == ["pooling", "expiry"]
+    found = diff(world.inventory, then + 1, then + 2)
+    assert [row.field for row in found.point] == ["pooling", "expiry", "target_recall"]
     assert not found.empty
     assert found.theta is None
     assert any(stopped for _, _, stopped in found.flips)  # turns that only a message of its own had selected
+
+
+def test_the_difference_names_texts_calibration_and_what_is_new(world: World) -> None:
+    world.inventory.refresh_from_db()
+    then = world.inventory.release
+    artifacts.edit_artifact(world.cancel, by=world.by, name="Calling off")
+    artifacts.create_artifact(world.inventory, by=world.by, key="gifts", name="Gifts", text="Wrapped on request.")
+    calibrate.calibrate(world.inventory, by=world.by)
+    world.inventory.refresh_from_db()
+    found = diff(world.inventory, then, world.inventory.release)
+    assert [(row.artifact, row.a and row.a.name, row.b and row.b.number) for row in found.texts] == [
+        ("cancel-order", "Cancel order", 2),
+        ("gifts", None, 1),
+    ]
+    assert ("gifts", "status", None, "active") in [(r.artifact, r.field, r.a, r.b) for r in found.settings]
+    assert ("calibrated", False, True) in [(r.field, r.a, r.b) for r in found.point]
+    first = diff(world.inventory, 1, then)
+    assert ("centre", None, 1) in [(r.field, r.a, r.b) for r in first.point]
+
+
+def test_what_was_changed_and_put_back_is_no_difference(world: World) -> None:
+    curate.apply(world.cancel, [Step(action="pin", state=world.state("talk-1", 1).pk)], by=world.by, base_version=1)
+    world.inventory.refresh_from_db()
+    then = world.inventory.release
+    artifacts.edit_artifact(world.cancel, by=world.by, text="Never.")
+    pin = Pin.objects.current().get()
+    curate.apply(world.cancel, [Step(action="unpin", pin=pin.public_id)], by=world.by, base_version=1)
+    releases.rollback_all(world.inventory, then, by=world.by, reason="start over")
+    found = diff(world.inventory, then, world.inventory.release)
+    assert (found.empty, len(found.changes)) == (True, 3)  # the same text in revision 3, the same turn under another pin
 
 
 def test_as_of_finds_the_release_of_a_time(world: World) -> None:

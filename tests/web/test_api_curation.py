@@ -231,6 +231,39 @@ def test_revert_takes_one_change_back_and_keeps_the_next(author: Api) -> None:
     assert author("POST", "/changes/nothing/revert", {}).status == 404
 
 
+def test_revert_takes_back_what_is_not_about_examples(publisher: Api) -> None:
+    def newest() -> str:
+        return str(publisher("GET", "/changes?limit=1").json["items"][0]["id"])
+
+    publisher("PATCH", PATH, {"mode": "always", "text": "Never."})
+    edit = newest()
+    back = publisher("POST", f"/changes/{edit}/revert", {"reason": "not yet"}).json
+    assert (back["version"], back["made_version"], back["changed"], back["release"]) == (1, False, None, 8)
+    now = publisher("GET", PATH).json
+    assert (now["mode"], now["text"], now["text_revision"]) == ("auto", make.TEXTS["cancel-order"], 3)
+    assert publisher("POST", f"/changes/{edit}/revert").status == 409
+    assert publisher("POST", f"/changes/{back['change']}/revert").status == 200
+    assert publisher("GET", PATH).json["mode"] == "always", "taken back twice is done again"
+
+    publisher("PUT", f"{PATH}/dependencies", {"requires": ["refund-status"]})
+    publisher("POST", f"/changes/{newest()}/revert")
+    assert publisher("GET", f"{PATH}/dependencies").json == {"requires": [], "entails": []}
+    publisher("DELETE", PATH)
+    publisher("POST", f"/changes/{newest()}/revert")
+    assert publisher("GET", PATH).json["status"] == "active"
+
+    publisher("PATCH", "", {"theta": 0.25})
+    moved = newest()
+    done = publisher("POST", f"/changes/{moved}/revert").json
+    assert (done["version"], publisher("GET", "").json["theta"]) == (None, 0.0)
+    publisher("PATCH", "", {"theta": 0.5})
+    refused = publisher("POST", f"/changes/{done['change']}/revert")
+    assert (refused.status, refused.error["code"]) == (409, "conflict"), "it moved on since"
+    made = publisher("GET", "/releases/1").json["changes"][0]["id"]
+    refused = publisher("POST", f"/changes/{made}/revert")
+    assert (refused.status, refused.error["field"], bool(refused.error["hint"])) == (422, "change", True)
+
+
 # -------------------------------------------------------------------------------------------------------------- releases
 def test_after_review_agents_wait_for_go_live(publisher: Api) -> None:
     assert publisher("PATCH", "", {"go_live": "after_review"}).status == 200
@@ -262,6 +295,7 @@ def test_a_release_its_changes_and_going_back_to_it(publisher: Api) -> None:
     diff = publisher("GET", "/releases/6...8").json
     assert diff["versions"] == [{"artifact": "cancel-order", "a": 1, "b": 2}]
     assert diff["theta"] == {"a": 0.0, "b": 0.25}
+    assert diff["point"] == [{"field": "theta", "a": 0.0, "b": 0.25}]
     assert {flip["artifact"] for flip in diff["flips"]} <= {"cancel-order", "change-order", "refund-status"}
     assert publisher("GET", "/releases/6...99").status == 404
     assert publisher("POST", "/releases/6/rollback", {}).error["field"] == "reason"
@@ -269,6 +303,25 @@ def test_a_release_its_changes_and_going_back_to_it(publisher: Api) -> None:
     assert (back["release"], back["live_release"]) == (9, 9)
     assert publisher("GET", "").json["theta"] == 0.0
     assert publisher("GET", "/releases/6...9").json["theta"] is None
+
+
+def test_the_difference_of_releases_is_all_that_they_carry(publisher: Api) -> None:
+    publisher("PATCH", "", {"pooling": "cumulative", "expiry": {"others": 3}, "target_recall": 0.8})
+    publisher("PATCH", PATH, {"mode": "always", "text": "Never."})
+    publisher("PUT", f"{PATH}/dependencies", {"requires": ["refund-status"]})
+    publisher("POST", f"{PATH}/pins", {"conversation": "talk-1", "user_turn": 1})
+    diff = publisher("GET", "/releases/6...10").json
+    assert [row["field"] for row in diff["point"]] == ["pooling", "expiry", "target_recall"]
+    assert diff["point"][1] == {
+        "field": "expiry",
+        "a": {"others": None, "turns": None},
+        "b": {"others": 3, "turns": None},
+    }
+    assert diff["settings"] == [{"artifact": "cancel-order", "field": "mode", "a": "auto", "b": "always"}]
+    assert diff["dependencies"] == [{"artifact": "cancel-order", "field": "requires", "a": [], "b": ["refund-status"]}]
+    text = diff["texts"][0]
+    assert (text["a"]["revision"], text["b"]["revision"], text["b"]["text"]) == (1, 2, "Never.")
+    assert [(pin["artifact"], pin["added"]) for pin in diff["pins"]] == [("cancel-order", True)]
 
 
 # ----------------------------------------------------------------------------------------------------------- idempotency

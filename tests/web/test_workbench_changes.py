@@ -474,7 +474,9 @@ def test_undo_of_what_is_no_decision_on_examples(world: make.World, author: Clie
     assert author.post("/i/tiny/changes/nothing/undo/").status_code == 404
     made = Change.objects.filter(action="prepare").first()
     assert made is not None
-    assert author.post(f"/i/tiny/changes/{made.public_id}/undo/").status_code == 422
+    for answer in (author.get(address := f"/i/tiny/changes/{made.public_id}/undo/"), author.post(address)):
+        assert answer.status_code == 422
+        assert "fixed the centre" in answer.content.decode()
 
 
 # ------------------------------------------------------------------------------------------------------------------ roles
