@@ -221,9 +221,11 @@ def twin_of(basis: Basis, classifier: Classifier) -> ClassifierVersion | None:
     )
 
 
-def origin_scenarios(inventory: Inventory) -> dict[int, str]:
+def origin_scenarios(inventory: Inventory, *, artifact: Artifact | None = None) -> dict[int, str]:
     """Per exemplar (row id) that a conversation gave, its scenario: the fence of many versions at once."""
     rows = Exemplar.objects.filter(artifact__inventory=inventory, origin__isnull=False)
+    if artifact is not None:
+        rows = rows.filter(artifact=artifact)
     return dict(rows.values_list("pk", "origin__conversation__scenario"))
 
 

@@ -1,35 +1,74 @@
 """Read one policy's versions for its workbench: the list, and two of them compared on the same turns."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from console.models import Change, ClassifierVersion, Exemplar, Polarity
+from console.models import Change, ClassifierVersion, Exemplar, OperatingPoint, Polarity
 from console.services import curate, fit, impact, table
 from console.services.errors import Invalid, NotFound
 from console.services.impact import Impact
 from console.services.workbench import Ground
+from sq_core.classifier import Classifier
 from sq_core.scoring import cut_off, exact_dots
 
 PAGE = 50
 
 
 @dataclass(frozen=True)
+class Rates:
+    """Counts on judged turns outside the conversations that gave the version an example, at ``cutoff``."""
+
+    recall: float | None
+    precision: float | None
+    needed: int
+    shown: int
+    judged: int
+    left_out: int
+    cutoff: float | None
+    judge: str
+
+    @classmethod
+    def of(cls, metrics: Mapping[str, Any]) -> "Rates | None":
+        """None where nothing was measured."""
+        if not metrics:
+            return None
+        return cls(
+            recall=fit.recall_of(metrics),
+            precision=fit.precision_of(metrics),
+            needed=metrics.get("tp", 0) + metrics.get("fn", 0),
+            shown=metrics.get("tp", 0) + metrics.get("fp", 0),
+            judged=metrics.get("n", 0),
+            left_out=metrics.get("left_out", 0),
+            cutoff=metrics.get("cutoff"),
+            judge=metrics.get("judge", ""),
+        )
+
+
+@dataclass(frozen=True)
 class VersionRow:
-    """A version with its difference to the one it was made from."""
+    """A version with its difference to the one it was made from.
+
+    ``today`` are its rates on today's turns and labels at today's cut-off, so that versions can be compared; None where it
+    belongs to another encoder or centre, or nothing is stored. ``made`` are those of its making, which never change.
+    """
 
     version: ClassifierVersion
     active: bool
     live: bool
     added: dict[str, int]  # polarity -> n
     removed: dict[str, int]
-    recall: float | None
-    precision: float | None
-    needed: int
-    shown: int
+    today: Rates | None
+    made: Rates | None
     pins_passing: int | None
     can_return: bool  # same encoder and centre as today's: its content can be the next version
+
+    @property
+    def rates(self) -> Rates | None:
+        """What the list shows: today's, else those of its making."""
+        return self.today or self.made
 
 
 @dataclass(frozen=True)
@@ -48,7 +87,8 @@ def versions(ground: Ground, *, before: int | None = None, size: int = PAGE) -> 
         .order_by("-number")
     )
     page = list((every.filter(number__lt=before) if before else every)[: size + 1])
-    rows = [_row(ground, version) for version in page[:size]]
+    scenarios = fit.origin_scenarios(ground.inventory, artifact=ground.artifact)
+    rows = [_row(ground, version, scenarios) for version in page[:size]]
     following = page[size - 1].number if len(page) > size else None
     return VersionPage(rows, every.count(), len(ground.pins), following)
 
@@ -63,28 +103,41 @@ def changes_of(page: VersionPage) -> list[Change]:
     return list(rows.select_related("artifact", "release").order_by("id"))
 
 
-def _row(ground: Ground, version: ClassifierVersion) -> VersionRow:
+def _row(ground: Ground, version: ClassifierVersion, scenarios: Mapping[int, str]) -> VersionRow:
     live = ground.inventory.live_release
     added, removed = _changes(version)
-    metrics = version.metrics
     comparable = _comparable(ground, version)
-    passing = None
+    passing, today = None, None
     if comparable and ground.basis is not None:
         classifier, cutoff = table.classifier_of(version), cut_off(ground.point.theta, version.offset)
         passing = sum(impact.pin_passes(pin, ground.basis, classifier, cutoff) for pin in ground.pins)
+        today = _today(ground.basis, ground.point, classifier, cutoff, _used(version, scenarios))
     return VersionRow(
         version=version,
         active=version.to_release is None,
         live=version.from_release <= live and (version.to_release is None or live <= version.to_release),
         added=added,
         removed=removed,
-        recall=fit.recall_of(metrics),
-        precision=fit.precision_of(metrics),
-        needed=metrics.get("tp", 0) + metrics.get("fn", 0),
-        shown=metrics.get("tp", 0) + metrics.get("fp", 0),
+        today=today,
+        made=Rates.of(version.metrics),
         pins_passing=passing,
         can_return=comparable and version.to_release is not None,
     )
+
+
+def _used(version: ClassifierVersion, scenarios: Mapping[int, str]) -> set[str]:
+    """The scenarios that gave the version an example: its leakage fence."""
+    return {scenarios[row["id"]] for row in version.exemplars if row["id"] in scenarios}
+
+
+def _today(
+    basis: fit.Basis, point: OperatingPoint, classifier: Classifier, cutoff: float, used: set[str]
+) -> Rates | None:
+    """From the table in memory: no version asks the database anything."""
+    if not len(basis.states):
+        return None
+    margins = table.margins_of(classifier, basis.states, table.pooling_of(point))
+    return Rates.of(fit.metrics_of(basis, margins, cutoff, basis.states.in_scenarios(used)))
 
 
 def _comparable(ground: Ground, version: ClassifierVersion) -> bool:

@@ -4,15 +4,26 @@ import dataclasses
 
 import numpy as np
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
-from console.models import Exemplar, Inventory, Polarity
-from console.services import curate, fit, table, workbench, workbench_examples, workbench_map, workbench_versions
+from console.models import Centre, ClassifierVersion, Exemplar, Inventory, Polarity
+from console.services import (
+    curate,
+    fit,
+    inventories,
+    table,
+    workbench,
+    workbench_examples,
+    workbench_map,
+    workbench_versions,
+)
 from console.services.errors import Invalid, Malformed, NotFound
 from console.services.plan import Step
 from console.services.workbench import Ground
 from console.services.workbench_map import Map
-from sq_core.scoring import margin
-from tests.make import World, conversation, judge
+from sq_core.scoring import cut_off, margin
+from tests.make import TALKS, World, conversation, judge
 
 MISS = "I do not want the parcel any more, stop it"
 
@@ -206,6 +217,74 @@ def test_versions_and_what_each_changed(world: World) -> None:
     assert workbench_versions.versions(found, size=1).next == 2
     assert [row.version.number for row in workbench_versions.versions(found, before=2).rows] == [1]
     assert [change.action for change in workbench_versions.changes_of(page)] == ["refit", "add"]
+
+
+def test_every_version_is_measured_today_and_keeps_what_it_was_made_with(world: World) -> None:
+    promote(world)
+    inventories.update_inventory(world.inventory, by=world.by, theta=0.4)
+    found = ground(world)
+    newest, first = workbench_versions.versions(found).rows
+    head = workbench.head(found)
+    assert newest.today is not None
+    assert (newest.today.recall, newest.today.precision, newest.today.needed, newest.today.shown) == (
+        head.recall,
+        head.precision,
+        head.needed,
+        head.shown,
+    )
+    for row in (newest, first):
+        assert found.basis is not None
+        assert (row.today, row.made) == (row.rates, workbench_versions.Rates.of(row.version.metrics))
+        cutoff = cut_off(0.4, row.version.offset)
+        margins = table.margins_of(table.classifier_of(row.version), found.basis.states, table.pooling_of(found.point))
+        fence = found.basis.states.in_scenarios(set(table.scenarios_of(row.version)))
+        assert row.today == workbench_versions.Rates.of(fit.metrics_of(found.basis, margins, cutoff, fence))
+        assert row.made is not None
+        assert row.made.cutoff != row.today.cutoff == cutoff
+    assert first.today is not None
+    assert (first.today.left_out, newest.today.left_out) == (0, len(TALKS["talk-5"]))
+
+
+def test_a_version_of_another_centre_shows_what_it_was_made_with(world: World) -> None:
+    promote(world)
+    first = ClassifierVersion.objects.get(artifact=world.cancel, number=1)
+    centre = Centre.objects.get(inventory=world.inventory)
+    other = Centre.objects.create(
+        inventory=world.inventory,
+        number=2,
+        encoder_id=centre.encoder_id,
+        vector=centre.vector,
+        digest="d",
+        artifact_count=1,
+    )
+    ClassifierVersion.objects.filter(pk=first.pk).delete()
+    first.centre = other
+    first.save(force_insert=True)
+    newest, old = workbench_versions.versions(ground(world)).rows
+    assert newest.today is not None
+    assert (old.today, old.rates) == (None, old.made)
+    assert old.made is not None
+    assert old.pins_passing is None
+
+
+def test_the_list_of_versions_asks_as_often_for_six_as_for_two(
+    world: World,
+) -> None:
+    def asked() -> int:
+        table.clear_caches()
+        found = ground(world)
+        _ = found.pins, found.labels
+        with CaptureQueriesContext(connection) as captured:
+            workbench_versions.versions(found)
+        return len(captured)
+
+    promote(world)
+    two = asked()
+    for number, text in enumerate(("stop it all", "drop the parcel", "call it off now", "annul what I bought"), 2):
+        step = Step("add", text=text, polarity="signal")
+        curate.apply(world.cancel, [step], by=world.by, base_version=number, reason="more")
+    assert len(workbench_versions.versions(ground(world)).rows) == 6
+    assert asked() == two
 
 
 def test_a_difference_is_what_the_preview_had_promised(world: World) -> None:

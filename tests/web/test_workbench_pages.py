@@ -9,7 +9,7 @@ from django.urls import reverse
 
 from console.models import Inventory
 from console.presenters import figures
-from console.services import curate, embed, workbench
+from console.services import curate, embed, inventories, workbench
 from console.services.plan import Step
 from console.services.workbench_map import Map
 from tests import make
@@ -180,3 +180,15 @@ def test_hover_texts_are_folded_and_short() -> None:
     assert len(words) < 600
     assert figures.hover("") == "–"
     json.dumps(words)
+
+
+def test_versions_say_that_their_rates_are_today_s(world: make.World, signed_in: Any) -> None:
+    step = Step("add", text="drop what I bought", polarity="signal")
+    curate.apply(world.cancel, [step], by=world.by, base_version=1)
+    inventories.update_inventory(world.inventory, by=world.by, theta=0.4)
+    page = signed_in(world.viewer).get(BASE + "versions/").content.decode()
+    assert page.count('<span class="sub">measured today</span>') == 2
+    assert page.count("When it was made</summary>") == 2
+    assert "at the cut-off 0.000 of then" in page
+    assert "now (+0.400)" in page
+    assert "when it was made</span>" not in page  # only where today's cannot be had
