@@ -1,8 +1,17 @@
-"""Models behind the services: chat completions of any OpenAI-compatible server, and the sample's recorded answers."""
+"""Models behind the services: chat completions of any OpenAI-compatible server, and the sample's recorded answers.
 
+A message is ``{"role", "content"}``. It may carry a third part, ``SUBJECT``, which is never sent: JSON that says in digests
+what the call is about. The recorded answers are found by it, so that no text inside a prompt can pass for another.
+"""
+
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
+
+from console.models import ModelProvider, ModelSetting
+
+SUBJECT = "subject"
 
 
 @dataclass(frozen=True)
@@ -20,9 +29,10 @@ class Reply:
 class ProviderError(Exception):
     """A call that gave no answer.
 
-    ``code``: rate_limited, server_error, timeout, connection, refused (4xx: another try is no use), bad_answer (not the
-    API's shape), unknown_input (recorded: nothing stored for it). ``passing`` says whether another try may help;
-    ``retry_after`` (s) where the server said so. The message names host and status, never a key.
+    ``code``: rate_limited, server_error, timeout, connection, refused (4xx: another try is no use), no_key (the server has
+    no such secret), bad_answer (not the API's shape), unknown_input (recorded: nothing stored for it). ``passing`` says
+    whether another try may help; ``retry_after`` (s) where the server said so; ``reply`` is what was paid for all the same.
+    The message names host and status, never a key.
     """
 
     def __init__(
@@ -34,10 +44,11 @@ class ProviderError(Exception):
         status: int | None = None,
         retry_after: float | None = None,
         raw: str = "",
+        reply: Reply | None = None,
     ) -> None:
         super().__init__(message)
         self.code, self.message, self.passing = code, message, passing
-        self.status, self.retry_after, self.raw = status, retry_after, raw
+        self.status, self.retry_after, self.raw, self.reply = status, retry_after, raw, reply
 
 
 class ChatModel(Protocol):
@@ -51,3 +62,19 @@ class ChatModel(Protocol):
     def complete(self, messages: Sequence[Mapping[str, str]], *, schema: Mapping[str, Any], schema_name: str) -> Reply:
         """One completion whose text should be JSON of ``schema``. Raises ProviderError; never retries by itself."""
         ...
+
+
+def content_digest(text: str) -> str:
+    """sha256 in hex: how subjects name a text."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def get_chat(setting: ModelSetting) -> ChatModel:
+    """The model of a setting, saved or not; equal settings share one client. Raises ProviderError (no_key)."""
+    if setting.provider == ModelProvider.RECORDED:
+        from console.providers.recorded import Recorded
+
+        return Recorded(setting.role)
+    from console.providers import openai_chat  # importing openai takes half a second
+
+    return openai_chat.shared(setting)
