@@ -79,9 +79,7 @@ def chat_of(setting: ModelSetting) -> ChatModel:
         raise Unavailable(error.message, field="key_name") from error
 
 
-def cost(
-    setting: ModelSetting, tokens_in: int, tokens_out: int, *, discount: float = 1.0
-) -> Decimal | None:
+def cost(setting: ModelSetting, tokens_in: int, tokens_out: int, *, discount: float = 1.0) -> Decimal | None:
     """Money for so many tokens; None where a price is unknown, 0 for recorded answers. ``discount`` .5 = half price."""
     if setting.provider == ModelProvider.RECORDED:
         return Decimal(0)
@@ -260,7 +258,9 @@ def guideline(inventory: Inventory, number: int | None = None) -> Guideline:
     return found or Guideline(inventory=inventory, number=BUILT_IN, rubric=Rubric.CURRENT_NEED)
 
 
-def new_guideline(inventory: Inventory, *, by: Actor, text: str, rubric: str | None = None, reason: str = "") -> Guideline:
+def new_guideline(
+    inventory: Inventory, *, by: Actor, text: str, rubric: str | None = None, reason: str = ""
+) -> Guideline:
     """The next guideline; the one before stays as it is, with the judgements that name it. Without ``rubric`` its own stays.
 
     The same again makes none. Raises Invalid with the field.
@@ -281,9 +281,7 @@ def new_guideline(inventory: Inventory, *, by: Actor, text: str, rubric: str | N
         if (now.text, now.rubric) == (cleaned, rubric):
             return now
         last = Guideline.objects.filter(inventory=locked).aggregate(last=Max("number"))["last"] or BUILT_IN
-        row = Guideline.objects.create(
-            inventory=locked, number=last + 1, rubric=rubric, text=cleaned, by=by.name
-        )
+        row = Guideline.objects.create(inventory=locked, number=last + 1, rubric=rubric, text=cleaned, by=by.name)
         audit.record(
             by=by,
             action="guideline.new",
