@@ -7,7 +7,7 @@ from typing import Any
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from console.models import ArtifactText, Change, Inventory, Role
+from console.models import ArtifactText, Change, ClassifierVersion, Inventory, Release, Role
 from console.presenters import labels
 from console.presenters.words import items
 from console.services import reverting
@@ -16,7 +16,8 @@ from console.services.release_diff import POINT_FIELDS, FieldChange
 
 @dataclass(frozen=True)
 class ChangeRow:
-    """One change in words. ``undoable``: it can be taken back by itself, with its effect shown first, by who has ``needs``."""
+    """One change in words. ``undoable``: it can be taken back by itself, with its effect shown first, by who has ``needs``;
+    only what it changed may still stand in the way."""
 
     change: Change
     what: str
@@ -32,11 +33,6 @@ class ChangeRow:
     def sentence(self) -> str:
         return told(self.what, self.name, self.detail)
 
-    @property
-    def newest_only(self) -> bool:
-        """Taken back as a whole, and only where nothing has come after it: a refit, everything's going back."""
-        return self.change.action in {"refit", "rollback_all"}
-
 
 def told(what: str, name: str, detail: str = "") -> str:
     return what + (f" · {name}" if name else "") + (f" ({detail})" if detail else "")
@@ -49,15 +45,28 @@ def change_rows(inventory: Inventory, changes: Iterable[Change], *, technical: b
         .filter(artifact__inventory=inventory, artifact__in={c.artifact_id for c in listed if c.artifact_id})
         .values_list("artifact_id", "name")
     )
-    reverted = set(Change.objects.filter(reverts__in=listed).values_list("reverts_id", flat=True))
+    over = set(Change.objects.filter(reverts__in=listed).values_list("reverts_id", flat=True))
+    over |= _followed(inventory, listed)
     acts = reverting.roots(listed)
     return [
-        _row(change, *acts[change.pk], names.get(change.artifact_id or 0, ""), change.pk in reverted, technical)
+        _row(change, *acts[change.pk], names.get(change.artifact_id or 0, ""), change.pk in over, technical)
         for change in listed
     ]
 
 
-def _row(change: Change, act: Change, times: int, name: str, reverted: bool, technical: bool) -> ChangeRow:
+def _followed(inventory: Inventory, changes: Iterable[Change]) -> set[int]:
+    """Of what can only be taken back as the newest (a refit, everything's going back), what something has come after."""
+    refits = [change for change in changes if change.action == "refit"]
+    whole = [change for change in changes if change.object_type == "release"]
+    active = ClassifierVersion.objects.current().filter(artifact__in={change.artifact_id for change in refits})
+    numbers = dict(active.values_list("artifact_id", "number")) if refits else {}
+    newest = Release.objects.filter(inventory=inventory).order_by("-number").values_list("pk", flat=True)
+    return {c.pk for c in refits if (c.after or {}).get("version") != numbers.get(c.artifact_id or 0)} | (
+        {c.pk for c in whole if c.release_id != newest.first()} if whole else set()
+    )
+
+
+def _row(change: Change, act: Change, times: int, name: str, over: bool, technical: bool) -> ChangeRow:
     after: dict[str, Any] = change.after if isinstance(change.after, dict) else {}
     exemplars = after.get("exemplars") or {}
     shown = [e for e in exemplars.values() if isinstance(e, dict)]
@@ -71,7 +80,7 @@ def _row(change: Change, act: Change, times: int, name: str, reverted: bool, tec
         key=change.artifact.key if change.artifact else "",
         quote=quote,
         version=after.get("version") if isinstance(after.get("version"), int) else None,
-        undoable=not reverted and reverting.why_not(change) is None,
+        undoable=not over and reverting.why_not(change) is None,
         needs=reverting.role_of_act(act),
     )
 

@@ -31,6 +31,7 @@ class Text:
 
     name: str
     key: str
+    revisions: tuple[int | None, int | None]
     names: tuple[str, str]
     texts: tuple[str, str]
 
@@ -117,7 +118,8 @@ def policy_names(inventory: Inventory) -> dict[str, str]:
 
 def _text(row: TextChange, name: str) -> Text:
     a, b = ((side.name, side.text) if side else ("", "") for side in (row.a, row.b))
-    return Text(name, row.artifact, names=(a[0], b[0]), texts=(a[1], b[1]))
+    revisions = (row.a and row.a.number, row.b and row.b.number)
+    return Text(name, row.artifact, revisions, names=(a[0], b[0]), texts=(a[1], b[1]))
 
 
 # --------------------------------------------------------------------------------------------------------------- history
@@ -141,11 +143,10 @@ class ReleaseRow:
 
     @property
     def undo(self) -> ChangeRow | None:
-        """The change whose taking back takes the release back: its only one, or, of the newest, everything's going back."""
+        """The change whose taking back takes the release back: its only one, or everything's going back."""
         rows = [row for group in self.groups for row in group.rows]
         alone = rows if len(rows) == 1 and not self.more else [r for r in rows if r.change.object_type == "release"]
-        newest = self.release.number == self.release.inventory.release
-        return next((row for row in alone if row.undoable and (newest or not row.newest_only)), None)
+        return next((row for row in alone if row.undoable), None)
 
     @property
     def before(self) -> int:
@@ -183,7 +184,6 @@ def release_rows(inventory: Inventory, releases: Sequence[Release], *, technical
     )
     result = []
     for release in releases:
-        release.inventory = inventory
         groups = grouped(_whole_first(of_release[release.pk]), at_least=2)
         result.append(
             ReleaseRow(

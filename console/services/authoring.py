@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from console.models import (
     Artifact,
     ArtifactText,
+    Change,
     ClassifierVersion,
     Exemplar,
     ExemplarStatus,
@@ -78,8 +79,11 @@ class Trial:
 
 @dataclass(frozen=True)
 class Saved:
+    """``change`` is the one change that was made, None where there was none or more than one."""
+
     artifact: Artifact
     version: ClassifierVersion | None
+    change: Change | None = None
 
 
 @dataclass(frozen=True)
@@ -277,7 +281,7 @@ def edit_policy(
     _embed_first(artifact.inventory, written, sides)
     steps = steps_of(sides)
     with transaction.atomic():
-        artifacts.edit_artifact(
+        edited = artifacts.edit_artifact(
             artifact,
             by=by,
             name=written.name,
@@ -289,8 +293,8 @@ def edit_policy(
         )
         if steps:
             applied = curate.apply(artifact, steps, by=by, base_version=base_version, reason=reason)
-            return Saved(artifact, applied.version)
-    return Saved(artifact, fit.active_version(artifact))
+            return Saved(artifact, applied.version, None if edited else applied.change)
+    return Saved(artifact, fit.active_version(artifact), edited)
 
 
 def steps_of(sides: Mapping[str, list[str]]) -> list[Step]:

@@ -116,7 +116,9 @@ def policy_edit(request: Request, inventory: Inventory, key: str) -> HttpRespons
             add_service_error(form, error)
         else:
             number = saved.version.number if saved.version else None
-            say(request, _("Saved; version %(n)s is the newest.") % {"n": number} if number else _("Saved."))
+            undo = reverse("undo", args=[inventory.slug, saved.change.public_id]) if saved.change else ""
+            text = _("Saved; version %(n)s is the newest.") % {"n": number} if number else _("Saved.")
+            say(request, text, undo=undo)
             return redirect("policy", inventory.slug, key)
     return _page(request, form, artifact=artifact)
 

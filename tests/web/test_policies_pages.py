@@ -318,6 +318,17 @@ def test_text_and_mode_are_edited_in_one_change(world: make.World, signed_in: An
     assert artifacts.current_setting(world.cancel).mode == "always"
 
 
+def test_an_edit_offers_its_undo(world: make.World, signed_in: Any) -> None:
+    client = signed_in(world.author)
+    page = client.post(EDIT, edited(world, text="Another text."), follow=True).content.decode()
+    undo = f"/i/tiny/changes/{Change.objects.latest('pk').public_id}/undo/"
+    assert f'href="{undo}" data-undo' in page
+    client.post(undo)
+    assert artifacts.fields_of(world.cancel)["text"] == make.TEXTS["cancel-order"]
+    page = client.post(EDIT, edited(world, base_text="3"), follow=True).content.decode()
+    assert "data-undo" not in page.split("Saved")[1][:80]  # nothing was changed
+
+
 def test_pasted_examples_show_their_effect_before_they_are_saved(world: make.World, signed_in: Any) -> None:
     client = signed_in(world.author)
     sent = edited(world, signals="I have changed my mind, no lamp for me", reason="Said by a customer")

@@ -12,7 +12,9 @@ from console.presenters import words as presented
 from console.presenters.changes import grouped
 from console.services import artifacts, calibrate, curate, fit, inventories
 from console.services.actor import SYSTEM
+from console.services.ingest_artifacts import import_artifacts
 from console.services.plan import Step
+from sq_core.readers import ArtifactText
 from tests import make
 
 pytestmark = pytest.mark.django_db
@@ -355,3 +357,16 @@ def test_a_refit_is_taken_back_where_its_version_is_the_newest(world: make.World
     assert active is not None
     assert (active.number, active.offset_rule) == (3, "copied")
     assert undo_of(change) not in client.get(versions).content.decode()
+
+
+def test_several_changes_of_one_kind_are_taken_back_one_by_one_on_the_card(world: make.World, signed_in: Any) -> None:
+    rows = [ArtifactText(f"gift-{n}", f"Gift {n}", "Wrapped.") for n in range(5)]
+    import_artifacts(world.inventory, rows, by=SYSTEM)
+    world.inventory.refresh_from_db()
+    number = world.inventory.release
+    page = signed_in(world.author).get(f"/i/tiny/releases/{number - 1}...{number}/").content.decode()
+    made = list(Change.objects.filter(release__number=number))
+    assert len(made) == 5
+    assert all(undo_of(change) in page for change in made)
+    assert page.count('<span class="badge">new</span>') == 5
+    assert "Created · 5 policies" in told(world)
