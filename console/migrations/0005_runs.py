@@ -7,246 +7,472 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('console', '0004_exemplar_revision'),
+        ("console", "0004_exemplar_revision"),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='Run',
+            name="Run",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('public_id', models.CharField(default=console.models.base.new_public_id, editable=False, max_length=12, unique=True)),
-                ('kind', models.CharField(choices=[('generate', 'Generate'), ('judge', 'Judge'), ('mine', 'Mine'), ('import', 'Import'), ('score', 'Score'), ('evaluate', 'Evaluate'), ('calibrate', 'Calibrate')], max_length=16)),
-                ('state', models.CharField(choices=[('planning', 'Planning'), ('queued', 'Queued'), ('running', 'Running'), ('waiting', 'Waiting'), ('paused', 'Paused'), ('capped', 'Capped'), ('stalled', 'Stalled'), ('cancelling', 'Cancelling'), ('cancelled', 'Cancelled'), ('complete', 'Complete'), ('gaps', 'Gaps'), ('failed', 'Failed')], default='planning', max_length=16)),
-                ('scope', models.JSONField(default=dict)),
-                ('params', models.JSONField(default=dict)),
-                ('provider', models.JSONField(default=dict)),
-                ('total', models.PositiveIntegerField(default=0)),
-                ('cap_tokens', models.PositiveBigIntegerField(null=True)),
-                ('cap_money', models.DecimalField(decimal_places=4, max_digits=12, null=True)),
-                ('tokens_in', models.PositiveBigIntegerField(default=0)),
-                ('tokens_out', models.PositiveBigIntegerField(default=0)),
-                ('money', models.DecimalField(decimal_places=6, default=0, max_digits=14)),
-                ('calls', models.PositiveIntegerField(default=0)),
-                ('unpriced_calls', models.PositiveIntegerField(default=0)),
-                ('actor', models.CharField(blank=True, max_length=150)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('started_at', models.DateTimeField(null=True)),
-                ('finished_at', models.DateTimeField(null=True)),
-                ('progressed_at', models.DateTimeField(null=True)),
-                ('woken_at', models.DateTimeField(null=True)),
-                ('wait_until', models.DateTimeField(null=True)),
-                ('stalls', models.PositiveSmallIntegerField(default=0)),
-                ('settled', models.BooleanField(default=False)),
-                ('settle_until', models.DateTimeField(null=True)),
-                ('note', models.CharField(blank=True, max_length=500)),
-                ('result', models.JSONField(null=True)),
-                ('inventory', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='runs', to='console.inventory')),
-                ('user', models.ForeignKey(null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL)),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                (
+                    "public_id",
+                    models.CharField(
+                        default=console.models.base.new_public_id, editable=False, max_length=12, unique=True
+                    ),
+                ),
+                (
+                    "kind",
+                    models.CharField(
+                        choices=[
+                            ("generate", "Generate"),
+                            ("judge", "Judge"),
+                            ("mine", "Mine"),
+                            ("import", "Import"),
+                            ("score", "Score"),
+                            ("evaluate", "Evaluate"),
+                            ("calibrate", "Calibrate"),
+                        ],
+                        max_length=16,
+                    ),
+                ),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[
+                            ("planning", "Planning"),
+                            ("queued", "Queued"),
+                            ("running", "Running"),
+                            ("waiting", "Waiting"),
+                            ("paused", "Paused"),
+                            ("capped", "Capped"),
+                            ("stalled", "Stalled"),
+                            ("cancelling", "Cancelling"),
+                            ("cancelled", "Cancelled"),
+                            ("complete", "Complete"),
+                            ("gaps", "Gaps"),
+                            ("failed", "Failed"),
+                        ],
+                        default="planning",
+                        max_length=16,
+                    ),
+                ),
+                ("scope", models.JSONField(default=dict)),
+                ("params", models.JSONField(default=dict)),
+                ("provider", models.JSONField(default=dict)),
+                ("total", models.PositiveIntegerField(default=0)),
+                ("cap_tokens", models.PositiveBigIntegerField(null=True)),
+                ("cap_money", models.DecimalField(decimal_places=4, max_digits=12, null=True)),
+                ("tokens_in", models.PositiveBigIntegerField(default=0)),
+                ("tokens_out", models.PositiveBigIntegerField(default=0)),
+                ("money", models.DecimalField(decimal_places=6, default=0, max_digits=14)),
+                ("calls", models.PositiveIntegerField(default=0)),
+                ("unpriced_calls", models.PositiveIntegerField(default=0)),
+                ("actor", models.CharField(blank=True, max_length=150)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                ("started_at", models.DateTimeField(null=True)),
+                ("finished_at", models.DateTimeField(null=True)),
+                ("progressed_at", models.DateTimeField(null=True)),
+                ("woken_at", models.DateTimeField(null=True)),
+                ("wait_until", models.DateTimeField(null=True)),
+                ("stalls", models.PositiveSmallIntegerField(default=0)),
+                ("settled", models.BooleanField(default=False)),
+                ("settle_until", models.DateTimeField(null=True)),
+                ("note", models.CharField(blank=True, max_length=500)),
+                ("result", models.JSONField(null=True)),
+                (
+                    "inventory",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="runs", to="console.inventory"
+                    ),
+                ),
+                (
+                    "user",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
             ],
         ),
         migrations.AddField(
-            model_name='exemplar',
-            name='run',
-            field=models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='exemplars', to='console.run'),
+            model_name="exemplar",
+            name="run",
+            field=models.ForeignKey(
+                null=True, on_delete=django.db.models.deletion.SET_NULL, related_name="exemplars", to="console.run"
+            ),
         ),
         migrations.CreateModel(
-            name='RunItem',
+            name="RunItem",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('position', models.PositiveIntegerField()),
-                ('key', models.CharField(max_length=200)),
-                ('repeat', models.PositiveSmallIntegerField(default=0)),
-                ('payload', models.JSONField(default=dict)),
-                ('state', models.CharField(choices=[('waiting', 'Waiting'), ('claimed', 'Claimed'), ('done', 'Done'), ('failed', 'Failed')], default='waiting', max_length=16)),
-                ('claim', models.CharField(blank=True, max_length=32)),
-                ('lease_until', models.DateTimeField(null=True)),
-                ('not_before', models.DateTimeField(null=True)),
-                ('attempts', models.PositiveSmallIntegerField(default=0)),
-                ('error_code', models.CharField(blank=True, max_length=40)),
-                ('error', models.CharField(blank=True, max_length=500)),
-                ('result', models.JSONField(null=True)),
-                ('ended_at', models.DateTimeField(null=True)),
-                ('run', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='items', to='console.run')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("position", models.PositiveIntegerField()),
+                ("key", models.CharField(max_length=200)),
+                ("repeat", models.PositiveSmallIntegerField(default=0)),
+                ("payload", models.JSONField(default=dict)),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[
+                            ("waiting", "Waiting"),
+                            ("claimed", "Claimed"),
+                            ("done", "Done"),
+                            ("failed", "Failed"),
+                        ],
+                        default="waiting",
+                        max_length=16,
+                    ),
+                ),
+                ("claim", models.CharField(blank=True, max_length=32)),
+                ("lease_until", models.DateTimeField(null=True)),
+                ("not_before", models.DateTimeField(null=True)),
+                ("attempts", models.PositiveSmallIntegerField(default=0)),
+                ("error_code", models.CharField(blank=True, max_length=40)),
+                ("error", models.CharField(blank=True, max_length=500)),
+                ("result", models.JSONField(null=True)),
+                ("ended_at", models.DateTimeField(null=True)),
+                (
+                    "run",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="items", to="console.run"
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='Attempt',
+            name="Attempt",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('number', models.PositiveSmallIntegerField()),
-                ('at', models.DateTimeField()),
-                ('ms', models.PositiveIntegerField(default=0)),
-                ('outcome', models.CharField(max_length=40)),
-                ('status', models.PositiveSmallIntegerField(null=True)),
-                ('message', models.CharField(blank=True, max_length=500)),
-                ('retry_after', models.FloatField(null=True)),
-                ('raw', models.TextField(blank=True)),
-                ('item', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='tries', to='console.runitem')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("number", models.PositiveSmallIntegerField()),
+                ("at", models.DateTimeField()),
+                ("ms", models.PositiveIntegerField(default=0)),
+                ("outcome", models.CharField(max_length=40)),
+                ("status", models.PositiveSmallIntegerField(null=True)),
+                ("message", models.CharField(blank=True, max_length=500)),
+                ("retry_after", models.FloatField(null=True)),
+                ("raw", models.TextField(blank=True)),
+                (
+                    "item",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="tries", to="console.runitem"
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='Schedule',
+            name="Schedule",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('public_id', models.CharField(default=console.models.base.new_public_id, editable=False, max_length=12, unique=True)),
-                ('name', models.CharField(max_length=120)),
-                ('kind', models.CharField(choices=[('generate', 'Generate'), ('judge', 'Judge'), ('mine', 'Mine'), ('import', 'Import'), ('score', 'Score'), ('evaluate', 'Evaluate'), ('calibrate', 'Calibrate')], max_length=16)),
-                ('scope', models.JSONField(default=dict)),
-                ('params', models.JSONField(default=dict)),
-                ('cap_tokens', models.PositiveBigIntegerField(null=True)),
-                ('cap_money', models.DecimalField(decimal_places=4, max_digits=12, null=True)),
-                ('cron', models.CharField(max_length=100)),
-                ('time_zone', models.CharField(max_length=64)),
-                ('enabled', models.BooleanField(default=True)),
-                ('overlap', models.CharField(choices=[('skip', 'Skip'), ('queue', 'Queue')], default='skip', max_length=16)),
-                ('periodic_id', models.PositiveIntegerField(null=True)),
-                ('due_seen', models.DateTimeField(null=True)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('inventory', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='schedules', to='console.inventory')),
-                ('user', models.ForeignKey(null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL)),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                (
+                    "public_id",
+                    models.CharField(
+                        default=console.models.base.new_public_id, editable=False, max_length=12, unique=True
+                    ),
+                ),
+                ("name", models.CharField(max_length=120)),
+                (
+                    "kind",
+                    models.CharField(
+                        choices=[
+                            ("generate", "Generate"),
+                            ("judge", "Judge"),
+                            ("mine", "Mine"),
+                            ("import", "Import"),
+                            ("score", "Score"),
+                            ("evaluate", "Evaluate"),
+                            ("calibrate", "Calibrate"),
+                        ],
+                        max_length=16,
+                    ),
+                ),
+                ("scope", models.JSONField(default=dict)),
+                ("params", models.JSONField(default=dict)),
+                ("cap_tokens", models.PositiveBigIntegerField(null=True)),
+                ("cap_money", models.DecimalField(decimal_places=4, max_digits=12, null=True)),
+                ("cron", models.CharField(max_length=100)),
+                ("time_zone", models.CharField(max_length=64)),
+                ("enabled", models.BooleanField(default=True)),
+                (
+                    "overlap",
+                    models.CharField(choices=[("skip", "Skip"), ("queue", "Queue")], default="skip", max_length=16),
+                ),
+                ("periodic_id", models.PositiveIntegerField(null=True)),
+                ("due_seen", models.DateTimeField(null=True)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                (
+                    "inventory",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="schedules", to="console.inventory"
+                    ),
+                ),
+                (
+                    "user",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
             ],
         ),
         migrations.AddField(
-            model_name='run',
-            name='schedule',
-            field=models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='runs', to='console.schedule'),
+            model_name="run",
+            name="schedule",
+            field=models.ForeignKey(
+                null=True, on_delete=django.db.models.deletion.SET_NULL, related_name="runs", to="console.schedule"
+            ),
         ),
         migrations.CreateModel(
-            name='ScheduledStart',
+            name="ScheduledStart",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('due_at', models.DateTimeField()),
-                ('outcome', models.CharField(choices=[('started', 'Started'), ('skipped', 'Skipped'), ('missed', 'Missed'), ('refused', 'Refused')], max_length=16)),
-                ('note', models.CharField(blank=True, max_length=500)),
-                ('run', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='console.run')),
-                ('schedule', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='starts', to='console.schedule')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("due_at", models.DateTimeField()),
+                (
+                    "outcome",
+                    models.CharField(
+                        choices=[
+                            ("started", "Started"),
+                            ("skipped", "Skipped"),
+                            ("missed", "Missed"),
+                            ("refused", "Refused"),
+                        ],
+                        max_length=16,
+                    ),
+                ),
+                ("note", models.CharField(blank=True, max_length=500)),
+                (
+                    "run",
+                    models.ForeignKey(
+                        null=True, on_delete=django.db.models.deletion.SET_NULL, related_name="+", to="console.run"
+                    ),
+                ),
+                (
+                    "schedule",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="starts", to="console.schedule"
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='Spend',
+            name="Spend",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('source', models.CharField(max_length=16)),
-                ('model', models.CharField(max_length=200)),
-                ('prompt_version', models.CharField(blank=True, max_length=40)),
-                ('recorded', models.BooleanField(default=False)),
-                ('tokens_in', models.PositiveIntegerField(default=0)),
-                ('tokens_cached', models.PositiveIntegerField(default=0)),
-                ('tokens_out', models.PositiveIntegerField(default=0)),
-                ('money', models.DecimalField(decimal_places=8, max_digits=14, null=True)),
-                ('at', models.DateTimeField()),
-                ('artifact', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='console.artifact')),
-                ('inventory', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='spends', to='console.inventory')),
-                ('run', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='spends', to='console.run')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("source", models.CharField(max_length=16)),
+                ("model", models.CharField(max_length=200)),
+                ("prompt_version", models.CharField(blank=True, max_length=40)),
+                ("recorded", models.BooleanField(default=False)),
+                ("tokens_in", models.PositiveIntegerField(default=0)),
+                ("tokens_cached", models.PositiveIntegerField(default=0)),
+                ("tokens_out", models.PositiveIntegerField(default=0)),
+                ("money", models.DecimalField(decimal_places=8, max_digits=14, null=True)),
+                ("at", models.DateTimeField()),
+                (
+                    "artifact",
+                    models.ForeignKey(
+                        null=True, on_delete=django.db.models.deletion.SET_NULL, related_name="+", to="console.artifact"
+                    ),
+                ),
+                (
+                    "inventory",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="spends", to="console.inventory"
+                    ),
+                ),
+                (
+                    "run",
+                    models.ForeignKey(
+                        null=True, on_delete=django.db.models.deletion.SET_NULL, related_name="spends", to="console.run"
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='Guideline',
+            name="Guideline",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('number', models.PositiveIntegerField()),
-                ('rubric', models.CharField(max_length=16)),
-                ('text', models.TextField(blank=True)),
-                ('by', models.CharField(blank=True, max_length=150)),
-                ('at', models.DateTimeField(auto_now_add=True)),
-                ('inventory', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='guidelines', to='console.inventory')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("number", models.PositiveIntegerField()),
+                ("rubric", models.CharField(max_length=16)),
+                ("text", models.TextField(blank=True)),
+                ("by", models.CharField(blank=True, max_length=150)),
+                ("at", models.DateTimeField(auto_now_add=True)),
+                (
+                    "inventory",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="guidelines", to="console.inventory"
+                    ),
+                ),
             ],
             options={
-                'constraints': [models.UniqueConstraint(fields=('inventory', 'number'), name='guideline_number')],
+                "constraints": [models.UniqueConstraint(fields=("inventory", "number"), name="guideline_number")],
             },
         ),
         migrations.CreateModel(
-            name='ModelSetting',
+            name="ModelSetting",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('role', models.CharField(choices=[('generator', 'Generator'), ('judge', 'Judge')], max_length=16)),
-                ('provider', models.CharField(choices=[('openai', 'Openai'), ('recorded', 'Recorded')], default='recorded', max_length=16)),
-                ('model', models.CharField(blank=True, max_length=200)),
-                ('base_url', models.CharField(blank=True, max_length=500)),
-                ('key_name', models.CharField(blank=True, max_length=100)),
-                ('temperature', models.FloatField(default=0.0)),
-                ('max_output_tokens', models.PositiveIntegerField(default=1000)),
-                ('timeout_s', models.FloatField(default=60.0)),
-                ('concurrency', models.PositiveSmallIntegerField(default=4)),
-                ('requests_per_minute', models.PositiveIntegerField(null=True)),
-                ('tokens_per_minute', models.PositiveIntegerField(null=True)),
-                ('price_in', models.DecimalField(decimal_places=4, max_digits=10, null=True)),
-                ('price_out', models.DecimalField(decimal_places=4, max_digits=10, null=True)),
-                ('inventory', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='models', to='console.inventory')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("role", models.CharField(choices=[("generator", "Generator"), ("judge", "Judge")], max_length=16)),
+                (
+                    "provider",
+                    models.CharField(
+                        choices=[("openai", "Openai"), ("recorded", "Recorded")], default="recorded", max_length=16
+                    ),
+                ),
+                ("model", models.CharField(blank=True, max_length=200)),
+                ("base_url", models.CharField(blank=True, max_length=500)),
+                ("key_name", models.CharField(blank=True, max_length=100)),
+                ("temperature", models.FloatField(default=0.0)),
+                ("max_output_tokens", models.PositiveIntegerField(default=1000)),
+                ("timeout_s", models.FloatField(default=60.0)),
+                ("concurrency", models.PositiveSmallIntegerField(default=4)),
+                ("requests_per_minute", models.PositiveIntegerField(null=True)),
+                ("tokens_per_minute", models.PositiveIntegerField(null=True)),
+                ("price_in", models.DecimalField(decimal_places=4, max_digits=10, null=True)),
+                ("price_out", models.DecimalField(decimal_places=4, max_digits=10, null=True)),
+                (
+                    "inventory",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="models", to="console.inventory"
+                    ),
+                ),
             ],
             options={
-                'constraints': [models.UniqueConstraint(fields=('inventory', 'role'), name='model_role'), models.CheckConstraint(condition=models.Q(('role__in', ['generator', 'judge'])), name='model_role_known'), models.CheckConstraint(condition=models.Q(('provider__in', ['openai', 'recorded'])), name='model_provider'), models.CheckConstraint(condition=models.Q(('temperature__gte', 0), ('temperature__lte', 2)), name='model_temperature'), models.CheckConstraint(condition=models.Q(('concurrency__gte', 1), ('concurrency__lte', 64)), name='model_concurrency')],
+                "constraints": [
+                    models.UniqueConstraint(fields=("inventory", "role"), name="model_role"),
+                    models.CheckConstraint(
+                        condition=models.Q(("role__in", ["generator", "judge"])), name="model_role_known"
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(("provider__in", ["openai", "recorded"])), name="model_provider"
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(("temperature__gte", 0), ("temperature__lte", 2)), name="model_temperature"
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(("concurrency__gte", 1), ("concurrency__lte", 64)), name="model_concurrency"
+                    ),
+                ],
             },
         ),
         migrations.AddIndex(
-            model_name='runitem',
-            index=models.Index(fields=['run', 'state', 'position'], name='console_run_run_id_f7c691_idx'),
+            model_name="runitem",
+            index=models.Index(fields=["run", "state", "position"], name="console_run_run_id_f7c691_idx"),
         ),
         migrations.AddIndex(
-            model_name='runitem',
-            index=models.Index(condition=models.Q(('error_code', ''), _negated=True), fields=['run', 'error_code'], name='runitem_errors'),
+            model_name="runitem",
+            index=models.Index(
+                condition=models.Q(("error_code", ""), _negated=True),
+                fields=["run", "error_code"],
+                name="runitem_errors",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='runitem',
-            constraint=models.UniqueConstraint(fields=('run', 'key', 'repeat'), name='runitem_once'),
+            model_name="runitem",
+            constraint=models.UniqueConstraint(fields=("run", "key", "repeat"), name="runitem_once"),
         ),
         migrations.AddConstraint(
-            model_name='runitem',
-            constraint=models.CheckConstraint(condition=models.Q(('state__in', ['waiting', 'claimed', 'done', 'failed'])), name='runitem_state'),
+            model_name="runitem",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("state__in", ["waiting", "claimed", "done", "failed"])), name="runitem_state"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='runitem',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('state', 'claimed'), _negated=True), models.Q(('lease_until__isnull', False), models.Q(('claim', ''), _negated=True)), _connector='OR'), name='runitem_claim'),
+            model_name="runitem",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("state", "claimed"), _negated=True),
+                    models.Q(("lease_until__isnull", False), models.Q(("claim", ""), _negated=True)),
+                    _connector="OR",
+                ),
+                name="runitem_claim",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='attempt',
-            constraint=models.UniqueConstraint(fields=('item', 'number'), name='attempt_once'),
+            model_name="attempt",
+            constraint=models.UniqueConstraint(fields=("item", "number"), name="attempt_once"),
         ),
         migrations.AddConstraint(
-            model_name='schedule',
-            constraint=models.UniqueConstraint(fields=('inventory', 'name'), name='schedule_name'),
+            model_name="schedule",
+            constraint=models.UniqueConstraint(fields=("inventory", "name"), name="schedule_name"),
         ),
         migrations.AddConstraint(
-            model_name='schedule',
-            constraint=models.CheckConstraint(condition=models.Q(('kind__in', ['generate', 'judge', 'mine', 'import', 'score', 'evaluate', 'calibrate'])), name='schedule_kind'),
+            model_name="schedule",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    ("kind__in", ["generate", "judge", "mine", "import", "score", "evaluate", "calibrate"])
+                ),
+                name="schedule_kind",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='schedule',
-            constraint=models.CheckConstraint(condition=models.Q(('overlap__in', ['skip', 'queue'])), name='schedule_overlap'),
+            model_name="schedule",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("overlap__in", ["skip", "queue"])), name="schedule_overlap"
+            ),
         ),
         migrations.AddIndex(
-            model_name='run',
-            index=models.Index(fields=['inventory', '-id'], name='console_run_invento_64d19c_idx'),
+            model_name="run",
+            index=models.Index(fields=["inventory", "-id"], name="console_run_invento_64d19c_idx"),
         ),
         migrations.AddIndex(
-            model_name='run',
-            index=models.Index(fields=['state'], name='console_run_state_8f4474_idx'),
+            model_name="run",
+            index=models.Index(fields=["state"], name="console_run_state_8f4474_idx"),
         ),
         migrations.AddConstraint(
-            model_name='run',
-            constraint=models.CheckConstraint(condition=models.Q(('kind__in', ['generate', 'judge', 'mine', 'import', 'score', 'evaluate', 'calibrate'])), name='run_kind'),
+            model_name="run",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    ("kind__in", ["generate", "judge", "mine", "import", "score", "evaluate", "calibrate"])
+                ),
+                name="run_kind",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='run',
-            constraint=models.CheckConstraint(condition=models.Q(('state__in', ['planning', 'queued', 'running', 'waiting', 'paused', 'capped', 'stalled', 'cancelling', 'cancelled', 'complete', 'gaps', 'failed'])), name='run_state'),
+            model_name="run",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    (
+                        "state__in",
+                        [
+                            "planning",
+                            "queued",
+                            "running",
+                            "waiting",
+                            "paused",
+                            "capped",
+                            "stalled",
+                            "cancelling",
+                            "cancelled",
+                            "complete",
+                            "gaps",
+                            "failed",
+                        ],
+                    )
+                ),
+                name="run_state",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='scheduledstart',
-            constraint=models.UniqueConstraint(fields=('schedule', 'due_at'), name='scheduledstart_once'),
+            model_name="scheduledstart",
+            constraint=models.UniqueConstraint(fields=("schedule", "due_at"), name="scheduledstart_once"),
         ),
         migrations.AddConstraint(
-            model_name='scheduledstart',
-            constraint=models.CheckConstraint(condition=models.Q(('outcome__in', ['started', 'skipped', 'missed', 'refused'])), name='scheduledstart_outcome'),
+            model_name="scheduledstart",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("outcome__in", ["started", "skipped", "missed", "refused"])),
+                name="scheduledstart_outcome",
+            ),
         ),
         migrations.AddIndex(
-            model_name='spend',
-            index=models.Index(fields=['inventory', '-id'], name='console_spe_invento_30463e_idx'),
+            model_name="spend",
+            index=models.Index(fields=["inventory", "-id"], name="console_spe_invento_30463e_idx"),
         ),
         migrations.AddIndex(
-            model_name='spend',
-            index=models.Index(fields=['run'], name='console_spe_run_id_d0999a_idx'),
+            model_name="spend",
+            index=models.Index(fields=["run"], name="console_spe_run_id_d0999a_idx"),
         ),
     ]

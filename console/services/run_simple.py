@@ -71,7 +71,7 @@ class Evaluate(_Whole):
 
     def check(self, inventory: Inventory, scope: Json, params: Json) -> Json:
         _only(scope, (), "scope")
-        _only(params, ("protocol", "labels"), "params")
+        _only(params, ("protocol", "labels", "encoders"), "params")
         protocol, labels = params.get("protocol", "operating-point"), params.get("labels", "as-judged")
         if protocol not in evaluate.PROTOCOLS:
             raise Invalid(
@@ -82,7 +82,12 @@ class Evaluate(_Whole):
             raise Invalid(
                 f"labels is {str(labels)[:40]!r}.", field="params.labels", hint=f"One of {', '.join(evaluate.LABELS)}."
             )
-        return {"protocol": protocol, "labels": labels}
+        encoders = params.get("encoders", [])
+        if not (isinstance(encoders, list) and len(encoders) <= 2 and all(isinstance(name, str) for name in encoders)):
+            raise Invalid(
+                "encoders is a list of one or two names.", field="params.encoders", hint="Leave it out for the own one."
+            )
+        return {"protocol": protocol, "labels": labels, "encoders": encoders}
 
     def perform(self, context: Context, item: Item) -> Outcome:
         return Outcome(value=evaluate.evaluate(context.inventory, **context.run.params))

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from console.management.commands.evaluate import table_lines
 from console.models import ArtifactSetting, Change, ClassifierVersion, Exemplar, Inventory, OperatingPoint, Release
 from console.services import calibrate as service
 from console.services import curate, embed, evaluate, fit, score, table
@@ -16,6 +17,7 @@ from console.services.inventories import current_point, update_inventory
 from console.services.plan import Step
 from sq_core.scoring import cut_off
 from tests import make
+from tests.fakes import FakeEncoder
 from tests.make import World
 
 pytestmark = pytest.mark.django_db
@@ -108,17 +110,50 @@ def test_one_artifact_alone_has_no_text_baseline_and_every_other_figure(db: None
     assert {row["method"]: row["precision_at_r90"] for row in answer["rows"]}["sq-generated"] == 1.0
 
 
+@pytest.mark.parametrize("protocol", evaluate.PROTOCOLS)
+def test_every_protocol_runs_on_an_inventory_or_says_what_it_misses(world: World, protocol: str) -> None:
+    update_inventory(world.inventory, by=ANA, minimum_material=1)
+    if protocol == "near-synonyms":  # the three policies are apart
+        with pytest.raises(Invalid, match="nothing to measure"):
+            evaluate.evaluate(world.inventory, protocol=protocol)
+        return
+    answer = evaluate.evaluate(world.inventory, protocol=protocol)
+    assert answer["protocol"] == protocol
+    assert answer["rows"]
+    for row in answer["rows"]:
+        assert row["method"]
+        assert row["world"] in {"fitted", "with-generated-fallback", "unfitted-is-miss"}
+    json.dumps(answer, allow_nan=False)
+    lines = table_lines(answer)
+    assert len(lines) >= 3 + len(answer["rows"])
+
+
+def test_two_encoders_stand_side_by_side(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = FakeEncoder(128, name="other")
+    real = embed.named_encoder
+    monkeypatch.setattr(embed, "named_encoder", lambda name: other if name == "openai:other" else real(name))
+    answer = evaluate.evaluate(world.inventory, protocol="operating-point", encoders=["minilm", "openai:other"])
+    alone = evaluate.evaluate(world.inventory, protocol="operating-point")
+    half = len(alone["rows"])
+    assert [row["encoder"] for row in answer["rows"]] == [world.inventory.encoder_id] * half + [other.id] * half
+    assert [{k: v for k, v in row.items() if k != "encoder"} for row in answer["rows"][:half]] == alone["rows"]
+    assert answer["rows"][half:] != answer["rows"][:half]
+    assert f"encoder {other.id}" in table_lines(answer)
+    only = evaluate.evaluate(world.inventory, protocol="operating-point", encoders=["openai:other"])
+    assert {row["encoder"] for row in only["rows"]} == {other.id}
+
+
 @pytest.mark.parametrize(
     ("given", "message", "hint"),
     [
-        ({"protocol": "ablations"}, "ablations", "later release"),
-        ({"protocol": "guess"}, "guess", "operating-point, mined"),
+        ({"protocol": "guess"}, "guess", "operating-point, ablations"),
+        ({"protocol": "cost", "encoders": ["minilm", "openai:x"]}, "own encoder", "operating-point and mined"),
         ({"protocol": "mined", "labels": "max"}, "labels is 'max'", "running-max"),
     ],
 )
-def test_what_is_not_here_is_said(world: World, given: dict[str, str], message: str, hint: str) -> None:
+def test_what_is_not_here_is_said(world: World, given: dict[str, Any], message: str, hint: str) -> None:
     with pytest.raises(Invalid, match=message) as refused:
-        evaluate.evaluate(world.inventory, **given)  # type: ignore[arg-type]
+        evaluate.evaluate(world.inventory, **{"protocol": "mined"} | given)
     assert hint in refused.value.hint
 
 

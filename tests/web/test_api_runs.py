@@ -24,7 +24,7 @@ def test_an_evaluation_is_planned_done_and_read(
         reply = api("POST", "/runs", {"kind": "evaluate", "params": {"protocol": "operating-point"}})
     assert reply.status == 201, reply.json
     assert (reply.json["state"], reply.json["total"], reply.json["left"]) == ("queued", 1, 1)
-    assert reply.json["plan"]["params"] == {"protocol": "operating-point", "labels": "as-judged"}
+    assert reply.json["plan"]["params"] == {"protocol": "operating-point", "labels": "as-judged", "encoders": []}
     run = Run.objects.get(public_id=reply.json["id"])
     assert called == [run.pk]
     run_work.work(run.pk)
