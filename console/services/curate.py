@@ -52,15 +52,22 @@ class Applied:
 
 
 # ---------------------------------------------------------------------------------------------------------- the public verbs
-def preview(artifact: Artifact, steps: Sequence[Step], *, by: Actor = SYSTEM) -> Impact:
+def preview(artifact: Artifact, steps: Sequence[Step], *, by: Actor = SYSTEM, fit_set: str = "") -> Impact:
     """What applying ``steps`` would change; writes nothing but vectors of new texts. Raises as `apply` does."""
-    return _preview(artifact, lambda a, actor: make_plan(a, steps, actor), by)
+    return _preview(artifact, lambda a, actor: _steps_plan(a, steps, actor, fit_set), by)
 
 
 def apply(
-    artifact: Artifact, steps: Sequence[Step], *, by: Actor, base_version: int | None, reason: str = ""
+    artifact: Artifact,
+    steps: Sequence[Step],
+    *,
+    by: Actor,
+    base_version: int | None,
+    reason: str = "",
+    fit_set: str = "",
 ) -> Applied:
-    """Apply ``steps`` on top of ``base_version`` (None = the artifact has no version yet).
+    """Apply ``steps`` on top of ``base_version`` (None = the artifact has no version yet), with ``fit_set`` also the
+    switch to that source of examples, in one version.
 
     Raises Conflict when another version is active by now, Invalid for impossible steps or a missing reason, Unavailable
     when a new text cannot be embedded; nothing is written then.
@@ -68,7 +75,7 @@ def apply(
     names = sorted({step.action for step in steps})
     return _apply(
         artifact,
-        lambda a, actor: make_plan(a, steps, actor),
+        lambda a, actor: _steps_plan(a, steps, actor, fit_set),
         by=by,
         base_version=base_version,
         reason=reason,
@@ -118,6 +125,12 @@ def undo(change: Change, *, by: Actor, base_version: int | None = None, reason: 
 
 
 # ------------------------------------------------------------------------------------------------------------------ plans
+def _steps_plan(artifact: Artifact, steps: Sequence[Step], by: Actor, fit_set: str) -> Plan:
+    plan = make_plan(artifact, steps, by)
+    plan.fit_set = fit_set or plan.fit_set
+    return plan
+
+
 def _fit_set_plan(artifact: Artifact, by: Actor, fit_set: str) -> Plan:
     if fit_set not in FitSet.values:
         raise Invalid(f"{fit_set!r} is no source of examples.", field="fit_set", hint="Use generated, mined or mixed.")

@@ -482,6 +482,23 @@ def test_moving_a_real_turn_to_the_show_side_shows_it(world: World) -> None:
     assert done.impact.cured is True
 
 
+def test_examples_and_the_switch_to_their_source_are_one_version(world: World) -> None:
+    steps = [
+        Step(action="add", state=world.state("talk-5", 0).pk, polarity="signal"),
+        Step(action="add", state=world.state("talk-3", 1).pk, polarity="anti_signal"),
+    ]
+    effect = curate.preview(world.cancel, steps, by=world.by, fit_set="mined")
+    done = curate.apply(world.cancel, steps, by=world.by, base_version=1, fit_set="mined", reason="from real chats")
+    assert done.version is not None
+    assert (done.version.number, done.version.fit_set) == (2, "mined")
+    assert (effect.started_count, effect.stopped_count) == (done.impact.started_count, done.impact.stopped_count)
+    assert done.change.before is not None
+    assert (done.change.before["fit_set"], done.change.after["fit_set"]) == ("generated", "mined")
+    back = curate.undo(done.change, by=world.by)
+    assert back.version is not None
+    assert back.version.fit_set == "generated"
+
+
 def test_a_collision_in_the_database_is_a_conflict(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     counted = rows()
 
