@@ -135,12 +135,12 @@ def mine_rows(
     max_irrelevant: int = 1,
     ratio: int = 4,
     most: int | None = None,
-    first: NDArray[np.bool_] | None = None,
+    order: NDArray[np.int8] | None = None,
 ) -> MinedRows:
     """`mining.mine` on rows: ``scores`` (S,) of one artifact by one judge version, 0 where that judge has not judged.
 
-    ``most`` caps the signals, and with them the anti-signals, which keeps the work linear; kept are those in ``first``
-    (S,), then others, each spread evenly over the log.
+    ``most`` caps the signals, and with them the anti-signals, which keeps the work linear; kept are those lowest in
+    ``order`` (S,), and of equal ones some spread evenly over the log.
     """
     if rule not in ("whole_conversation", "running"):
         raise MiningError(f"rule is {rule!r}; expected whole_conversation or running")
@@ -166,7 +166,7 @@ def mine_rows(
         relevant=relevant,
         ratio=ratio,
         most=most,
-        first=first,
+        order=order,
     )
 
 
@@ -186,7 +186,7 @@ def mine_state_rows(
     max_irrelevant: int = MAX_IRRELEVANT,
     ratio: int = RATIO,
     most: int | None = None,
-    first: NDArray[np.bool_] | None = None,
+    order: NDArray[np.int8] | None = None,
 ) -> MinedRows:
     """`mining_states.mine_states` on rows; with a cap, of signals with the same message the first is kept."""
     _check(turns, scores, relevant, max_irrelevant)
@@ -207,7 +207,7 @@ def mine_state_rows(
         relevant=relevant,
         ratio=ratio,
         most=most,
-        first=first,
+        order=order,
     )
 
 
@@ -369,7 +369,7 @@ def _mined(
     relevant: int,
     ratio: int,
     most: int | None,
-    first: NDArray[np.bool_] | None,
+    order: NDArray[np.int8] | None,
 ) -> MinedRows:
     if ratio < 1:
         raise MiningError(f"ratio is {ratio}; expected at least 1 anti-signal a signal")
@@ -379,7 +379,7 @@ def _mined(
     clash = signal_of[turns.text[candidates]] >= 0
     conflicts = np.stack((signal_of[turns.text[candidates[clash]]], candidates[clash]), axis=1)
     free = candidates[~clash]
-    kept = _capped(signals, most, first)
+    kept = _capped(signals, most, order)
     near, similarity, nearest = _nearest(turns.vectors, free, kept, ratio * len(kept))
     judged = _per_group(turns, scores > 0, np.add)
     sizes = np.diff(np.append(turns.starts, len(turns)))
@@ -407,14 +407,17 @@ def _mined(
     )
 
 
-def _capped(signals: Rows, most: int | None, first: NDArray[np.bool_] | None) -> Rows:
-    """At most ``most`` of the signals: those in ``first``, then the others, each spread evenly; in reading order."""
+def _capped(signals: Rows, most: int | None, order: NDArray[np.int8] | None) -> Rows:
+    """At most ``most`` of the signals: the lowest ``order`` first, those of the same spread evenly; in reading order."""
     if most is None or len(signals) <= most:
         return signals
-    wanted = first[signals] if first is not None else np.zeros(len(signals), dtype=bool)
-    chosen = _spread(signals[wanted], most)
-    rest = _spread(signals[~wanted], most - len(chosen))
-    return np.sort(np.concatenate((chosen, rest)))
+    level = order[signals] if order is not None else np.zeros(len(signals), dtype=np.int8)
+    kept: list[Rows] = []
+    left = most
+    for value in np.unique(level):
+        kept.append(_spread(signals[level == value], left))
+        left -= len(kept[-1])
+    return np.sort(np.concatenate(kept))
 
 
 def _spread(rows: Rows, size: int) -> Rows:

@@ -195,17 +195,21 @@ def test_the_cap_keeps_what_is_asked_for_first_and_spreads_the_rest():
     vectors = rng.normal(size=(2 * n, 4)).astype(np.float32)
     turns = JudgedTurns.of(np.repeat(np.arange(n), 2), np.tile([0, 1], n), np.arange(2 * n), vectors)
     scores = np.tile(np.array([1, 5], dtype=np.int8), n)
-    first = np.zeros(2 * n, dtype=bool)
-    first[[5, 79]] = True
-    found = mine_rows(turns, scores, most=10, first=first, ratio=2)
+    order = np.ones(2 * n, dtype=np.int8)
+    order[[5, 79]] = 0
+    order[1:20] = 2  # nobody wants these
+    order[5] = 0
+    found = mine_rows(turns, scores, most=10, order=order, ratio=2)
     assert len(found.signals) == 10
     assert {5, 79} <= set(found.signals)
     assert list(found.signals) == sorted(found.signals)
     assert found.left == n - 10
     assert len(found.anti_signals) == 20
-    assert np.diff(found.signals).max() < 20  # spread over the log, not its beginning
-    few = mine_rows(turns, scores, most=1, first=first)
+    assert set(found.signals[1:]) <= set(range(20, 2 * n))
+    assert np.diff(found.signals[1:]).max() < 12  # spread over the log, not its beginning
+    few = mine_rows(turns, scores, most=1, order=order)
     assert list(few.signals) == [5]
+    assert len(mine_rows(turns, scores, most=0).signals) == 0
     assert len(mine_rows(turns, scores, most=3).signals) == 3
     assert set(found.nearest) <= set(found.signals)
 
