@@ -118,7 +118,7 @@ def policy_names(inventory: Inventory) -> dict[str, str]:
 
 def _text(row: TextChange, name: str) -> Text:
     a, b = ((side.name, side.text) if side else ("", "") for side in (row.a, row.b))
-    revisions = (row.a and row.a.number, row.b and row.b.number)
+    revisions = (row.a.number if row.a else None, row.b.number if row.b else None)
     return Text(name, row.artifact, revisions, names=(a[0], b[0]), texts=(a[1], b[1]))
 
 
