@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,6 +16,8 @@ from sq_core.evaluation.metrics import HAIR, Sweep, operating_point
 from sq_core.offset import HALF_STEP
 
 Floats = NDArray[np.float64]
+Rule = Literal["promise", "target"]
+RULES: tuple[Rule, ...] = ("promise", "target")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +63,12 @@ class Promise:
 class Calibration:
     """θ and the figures on the very states it was chosen on; ``reached`` is False when no θ reaches the target.
 
-    recall and precision are macro over the ``artifacts`` that occur, out of all columns.
+    recall and precision are macro over the ``artifacts`` that occur, out of all columns. ``target_theta`` is what the
+    target alone would have chosen; θ lies below it where the promise asks for more.
     """
 
     theta: float
+    target_theta: float
     target: float
     reached: bool
     recall: float
@@ -75,6 +80,11 @@ class Calibration:
     relevant_pairs: int
     promise: Promise
 
+    @property
+    def promised(self) -> bool:
+        """True when the promise holds at ``theta``."""
+        return self.promise.theta is not None and self.theta <= self.promise.theta
+
 
 def calibrate_theta(
     scores: ArrayLike,
@@ -83,26 +93,38 @@ def calibrate_theta(
     *,
     scenarios: Sequence[Hashable] | None = None,
     judged: ArrayLike | None = None,
+    rule: Rule = "promise",
 ) -> Calibration:
-    """The largest θ (a distinct score) with macro recall ≥ target on these states, and the promise beside it.
+    """θ for a target recall on judged states, chosen so that new scenarios may expect it too (docs/adr/0011).
 
-    scores (S, N) = margin − offset; relevant (S, N); scenarios (S,), one per state (each state its own by default).
-    When the target is out of reach θ is the lowest, where everything that can fire does. Raises ValueError without a
-    relevant pair: then there is nothing to calibrate on and θ stays what it was.
+    ``target``: the largest θ (a distinct score) with macro recall ≥ target on these states. ``promise``, the default:
+    the lower of that and the largest θ at which the conformal bound on the expected miss rate of a new scenario is
+    ≤ 1 − target. Where the labels are too few for a promise, or no ``scenarios`` are given, the target decides alone
+    and ``promised`` is False.
+
+    scores (S, N) = margin − offset; relevant (S, N); scenarios (S,), one per state. When the target is out of reach θ
+    is the lowest, where everything that can fire does. Raises ValueError without a relevant pair: then there is nothing
+    to calibrate on and θ stays what it was.
     """
     sweep = Sweep(scores, relevant, judged)
     table, needed, known = sweep_tables(scores, relevant, judged)
     if not 0 < target <= 1:
         raise ValueError(f"target recall is {target!r}; expected a share above 0 and at most 1")
+    if rule not in RULES:
+        raise ValueError(f"rule is {rule!r}; expected one of {', '.join(RULES)}")
     if not needed.any():
         raise ValueError("no relevant judgement among these states; judge some conversations first")
     curve = sweep.curve()
     reached = np.flatnonzero(curve.recall >= target - HAIR)
-    theta = float(curve.theta[reached[0] if reached.size else -1])
-    figures = operating_point(table, needed, theta, known)
+    target_theta = float(curve.theta[reached[0] if reached.size else -1])
     groups = list(range(len(table))) if scenarios is None else list(scenarios)
+    promise = promise_theta(table, needed, groups, round(1 - target, 12))
+    promised = promise.theta if rule == "promise" and scenarios is not None else None
+    theta = target_theta if promised is None else min(target_theta, promised)
+    figures = operating_point(table, needed, theta, known)
     return Calibration(
         theta=theta,
+        target_theta=target_theta,
         target=target,
         reached=bool(reached.size),
         recall=figures.recall,
@@ -112,7 +134,7 @@ def calibrate_theta(
         scenarios=len(set(groups)),
         artifacts=int(figures.occurring.sum()),
         relevant_pairs=int(needed.sum()),
-        promise=promise_theta(table, needed, groups, round(1 - target, 12)),
+        promise=promise,
     )
 
 

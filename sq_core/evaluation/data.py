@@ -89,6 +89,17 @@ class EvaluationSet:
             scores[start:end] = np.where(self.scores[start:end] > 0, highest, 0)
         return replace(self, scores=scores)
 
+    def with_artifacts(self, columns: Bools) -> EvaluationSet:
+        """The same set with the chosen artifacts (N,) alone."""
+        places = np.flatnonzero(columns).tolist()
+        return replace(
+            self,
+            scores=self.scores[:, columns],
+            artifacts=tuple(self.artifacts[j] for j in places),
+            text_vectors=self.text_vectors[columns],
+            generated=tuple(self.generated[j] for j in places),
+        )
+
     def conversations(self) -> list[tuple[int, int]]:
         """The half-open ranges of states that make one conversation each."""
         starts = np.flatnonzero(np.diff(self.table.state_conversation, prepend=-1)).tolist()

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sq_core.evaluation.calibration import Promise, promise_theta
+from sq_core.evaluation.calibration import Promise, calibrate_theta, promise_theta
 from sq_core.evaluation.data import Row
 from sq_core.evaluation.metrics import HAIR, Bools, Floats, Sweep, operating_point
 from sq_core.evaluation.splits import scenario_folds
-from sq_core.offset import HALF_STEP, MIN_RELEVANT, hold_recall
+from sq_core.offset import MIN_RELEVANT, hold_recall
 
 # An artifact with relevant turns in fewer scenarios has no promise of its own.
 FEWEST_SCENARIOS = 20
@@ -151,7 +151,9 @@ def side_by_side(
 ) -> list[Row]:
     """One θ, one θ per genre (genres: one per artifact) and one offset per artifact, cross-fitted by scenario.
 
-    Rows ``one-theta``, ``theta-per-genre``, ``offsets``: macro recall, precision and kept of the pooled held-out folds.
+    Rows ``one-theta`` (for the target alone), ``promised-theta`` (the default: the promise kept too, see
+    ``calibrate_theta``), ``theta-per-genre``, ``offsets``: macro recall, precision, kept and removed = 1 − kept of the
+    pooled held-out folds, and ``artifacts_at_target``, how many of the occurring ``artifacts`` reach the target each.
     Offsets keep the target recall of an artifact with at least ``MIN_RELEVANT`` relevant turns in the other folds; the
     others stay at θ.
     """
@@ -161,12 +163,17 @@ def side_by_side(
     names = np.array(list(scenarios), dtype=object)
     if table.shape != (len(names), len(genres)):
         raise ValueError(f"scores {table.shape} for {len(names)} scenarios and {len(genres)} genres; expected (S, N)")
-    cuts = {name: np.full(table.shape, np.nan) for name in ("one-theta", "theta-per-genre", "offsets")}
+    cuts = {
+        name: np.full(table.shape, np.nan) for name in ("one-theta", "promised-theta", "theta-per-genre", "offsets")
+    }
     for part in scenario_folds(scenarios, folds, seed):
         inside = np.array([name in part for name in names], dtype=bool)
         rows = table[~inside], needed[~inside], known[~inside]
-        theta = lowest_theta(*rows, target)
-        cuts["one-theta"][inside] = theta
+        chosen = calibrate_theta(
+            rows[0], rows[1], target, judged=rows[2], scenarios=[name for name in names if name not in part]
+        )
+        theta = chosen.target_theta
+        cuts["one-theta"][inside], cuts["promised-theta"][inside] = theta, chosen.theta
         cuts["theta-per-genre"][inside] = _per_genre(*rows, genres, target, theta)
         cuts["offsets"][inside] = _offsets(*rows, target, theta)
     found = []
@@ -174,7 +181,9 @@ def side_by_side(
         # One table of distances to the cut-off: at 0 everything above its own cut-off fires.
         at = operating_point(np.where(np.isfinite(table), table - cut, -np.inf), needed, 0.0, known)
         row: Row = {"method": name, "world": "fitted", "recall": at.recall, "precision": at.precision, "kept": at.kept}
-        found.append(row | {"target": target, "artifacts": int(at.occurring.sum())})
+        own = at.artifact_recall[at.occurring]
+        found.append(row | {"removed": 1 - at.kept, "target": target, "artifacts": int(at.occurring.sum()),
+                            "artifacts_at_target": int(np.count_nonzero(own >= target - HAIR))})  # fmt: skip
     return found
 
 
@@ -203,68 +212,3 @@ def _offsets(scores: Floats, relevant: Bools, judged: Bools, target: float, thet
         if own.size >= MIN_RELEVANT:
             cut[j] = theta + hold_recall(own, theta, target)
     return cut
-
-
-@dataclass(frozen=True, slots=True)
-class RealisedRecall:
-    """θ chosen on one half of the scenarios, recall measured on the other, over ``splits`` halvings.
-
-    tolerance: two standard errors of the mean over splits. The promise holds when mean ≥ target − tolerance.
-    """
-
-    target: float
-    mean: float
-    low: float
-    tolerance: float
-    splits: int
-
-    @property
-    def holds(self) -> bool:
-        return self.mean >= self.target - self.tolerance
-
-
-def realised_recall(
-    scores: ArrayLike,
-    relevant: ArrayLike,
-    scenarios: Sequence[str],
-    *,
-    target: float = 0.90,
-    splits: int = 20,
-    miss_rate: float | None = None,
-    seed: int = 0,
-) -> RealisedRecall:
-    """Macro recall at calibrated θ; with ``miss_rate`` the recall per scenario at the conformal θ instead.
-
-    Scores must not come from classifiers that saw these states. Splits whose chosen half says too little are skipped.
-    """
-    table, needed = np.asarray(scores, dtype=np.float64), np.asarray(relevant, dtype=bool)
-    names, unique = np.array(list(scenarios), dtype=object), sorted(set(scenarios))
-    known = np.ones_like(needed)
-    recalls = []
-    for split in range(splits):
-        half = set(np.random.default_rng((seed, split)).permutation(unique)[: len(unique) // 2].tolist())
-        inside = np.array([name in half for name in names], dtype=bool)
-        if not needed[inside].any() or not needed[~inside].any():
-            continue
-        if miss_rate is None:
-            theta = lowest_theta(table[inside], needed[inside], known[inside], target)
-            recalls.append(operating_point(table[~inside], needed[~inside], theta).recall)
-            continue
-        promise = promise_theta(table[inside], needed[inside], names[inside].tolist(), miss_rate)
-        if promise.theta is not None:
-            recalls.append(_recall_per_scenario(table[~inside], needed[~inside], names[~inside], promise.theta))
-    if not recalls:
-        raise ValueError("no split had relevant turns on both sides and enough of them; judge more conversations")
-    spread = float(np.std(recalls) / math.sqrt(len(recalls)))
-    goal = target if miss_rate is None else 1 - miss_rate
-    return RealisedRecall(goal, float(np.mean(recalls)), float(np.min(recalls)), 2 * spread + HALF_STEP, len(recalls))
-
-
-def _recall_per_scenario(scores: Floats, relevant: Bools, names: NDArray[np.object_], theta: float) -> float:
-    shares = []
-    for name in dict.fromkeys(names.tolist()):
-        rows = names == name
-        pairs = relevant[rows]
-        if pairs.any():
-            shares.append(float(np.mean(scores[rows][pairs] > theta)))
-    return float(np.mean(shares))

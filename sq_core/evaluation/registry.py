@@ -7,6 +7,7 @@ from typing import Protocol
 
 from sq_core.evaluation import protocols
 from sq_core.evaluation.ablations import ablations
+from sq_core.evaluation.calibrated import calibrated, coverage_of_talk, mined_frontier, promise
 from sq_core.evaluation.capabilities import capabilities
 from sq_core.evaluation.ceiling import ceiling
 from sq_core.evaluation.controls import controls
@@ -53,6 +54,10 @@ PROTOCOLS: Mapping[str, EvaluationProtocol] = {
     "ownership": ownership,
     # Beyond the names of API.md, for pages and benchmarks.
     "frontier": frontier,
+    "frontier-mined": mined_frontier,
+    "calibrated": calibrated,
+    "promise": promise,
+    "coverage-meter": coverage_of_talk,
     "controls": controls,
     "policy-heldout": policy_heldout,
     "near-synonyms": near_synonyms,

@@ -26,6 +26,47 @@ def test_theta_by_hand():
     assert calibrate_theta(scores, relevant, 0.5).theta == 3.0
 
 
+def test_the_promise_lowers_theta_by_hand():
+    """Twenty scenarios of one relevant state with margins 1 … 20: 18 of 20 reach the target, the promise needs 19.
+
+    One miss in 20 gives 20/21 · 1/20 + 1/21 = 2/21 ≤ .1; two give 3/21.
+    """
+    scores, relevant, names = np.arange(1.0, 21.0)[:, None], np.ones((20, 1), bool), list("abcdefghijklmnopqrst")
+    ours = calibrate_theta(scores, relevant, 0.9, scenarios=names)
+    plain = calibrate_theta(scores, relevant, 0.9, scenarios=names, rule="target")
+    assert (plain.theta, plain.target_theta, plain.recall, plain.promised) == (2.0, 2.0, 0.9, False)
+    assert ours.theta == ours.promise.theta == pytest.approx(2.0, abs=1e-6)
+    assert (ours.target_theta, ours.recall, ours.promised) == (2.0, 0.95, True)
+    assert not calibrate_theta(scores[:8], relevant[:8], 0.9, scenarios=names[:8]).promised  # too few labels
+    alone = calibrate_theta(scores, relevant, 0.9)  # whose states are whose is not known: no promise
+    assert (alone.theta, alone.promised) == (2.0, False)
+
+
+def test_the_target_decides_where_it_asks_for_more():
+    """A rare artifact that scores low moves the macro recall, and hardly the share of a scenario's pairs."""
+    scores, relevant = np.full((40, 2), 5.0), np.zeros((40, 2), dtype=bool)
+    relevant[:, 0], relevant[:2, 1], scores[:2, 1] = True, True, 1.0
+    found = calibrate_theta(scores, relevant, 0.9, scenarios=[f"s{i}" for i in range(40)])
+    assert found.promise.theta is not None
+    assert found.theta == found.target_theta < found.promise.theta
+    assert (found.recall, found.promised) == (1.0, True)
+
+
+@settings(deadline=None)
+@given(st.integers(0, 2**31), st.sampled_from([0.5, 0.8, 0.9, 1.0]))
+def test_the_promise_never_raises_theta(seed, target):
+    rng = np.random.default_rng(seed)
+    scores, relevant = rng.integers(0, 20, size=(30, 3)) / 8, rng.random((30, 3)) < 0.4
+    relevant[0] = True
+    ours, plain = (
+        calibrate_theta(scores, relevant, target, scenarios=[i // 2 for i in range(30)], rule=rule)
+        for rule in ("promise", "target")
+    )
+    assert ours.theta <= plain.theta == ours.target_theta
+    assert ours.recall >= target - 1e-9
+    assert ours.promised == ours.promise.enough
+
+
 @settings(deadline=None)
 @given(st.integers(0, 2**31), st.sampled_from([0.5, 0.8, 0.9, 1.0]))
 def test_theta_is_the_largest_that_reaches_the_target(seed, target):
@@ -58,6 +99,7 @@ def test_unjudged_pairs_are_left_out():
     [
         (lambda: calibrate_theta([[1.0]], [[False]], 0.9), "no relevant judgement"),
         (lambda: calibrate_theta([[1.0]], [[True]], 1.5), "target recall is 1.5"),
+        (lambda: calibrate_theta([[1.0]], [[True]], 0.9, rule="hope"), "rule is 'hope'"),
         (lambda: promise_theta([[1.0]], [[True]], ["a", "b"]), "2 scenarios for 1 states"),
         (lambda: promise_theta([[1.0]], [[True]], ["a"], 1.0), "miss rate is 1.0"),
     ],
