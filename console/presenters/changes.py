@@ -1,6 +1,6 @@
 """Changes and releases as lists show them: who, what, why, when, and whether a change can be taken back."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,8 +48,19 @@ def change_rows(inventory: Inventory, changes: Iterable[Change], *, technical: b
     over = set(Change.objects.filter(reverts__in=listed).values_list("reverts_id", flat=True))
     over |= _followed(inventory, listed)
     acts = reverting.roots(listed)
+    targets: dict[str, str] = {}
+    if any(change.action == "dependencies" for change in listed):
+        texts = ArtifactText.objects.current().filter(artifact__inventory=inventory)
+        targets = dict(texts.values_list("artifact__key", "name"))
     return [
-        _row(change, *acts[change.pk], names.get(change.artifact_id or 0, ""), change.pk in over, technical)
+        _row(
+            change,
+            *acts[change.pk],
+            name=names.get(change.artifact_id or 0, ""),
+            detail=_detail(change, targets, technical=technical),
+            undoable=change.pk not in over and reverting.why_not(change) is None,
+            technical=technical,
+        )
         for change in listed
     ]
 
@@ -66,7 +77,9 @@ def _followed(inventory: Inventory, changes: Iterable[Change]) -> set[int]:
     )
 
 
-def _row(change: Change, act: Change, times: int, name: str, over: bool, technical: bool) -> ChangeRow:
+def _row(
+    change: Change, act: Change, times: int, *, name: str, detail: str, undoable: bool, technical: bool
+) -> ChangeRow:
     after: dict[str, Any] = change.after if isinstance(change.after, dict) else {}
     exemplars = after.get("exemplars") or {}
     shown = [e for e in exemplars.values() if isinstance(e, dict)]
@@ -75,12 +88,12 @@ def _row(change: Change, act: Change, times: int, name: str, over: bool, technic
     return ChangeRow(
         change=change,
         what=what(act, times, technical=technical),
-        detail=_detail(change, technical),
+        detail=detail,
         name=name or (change.artifact.key if change.artifact else ""),
         key=change.artifact.key if change.artifact else "",
         quote=quote,
         version=after.get("version") if isinstance(after.get("version"), int) else None,
-        undoable=not over and reverting.why_not(change) is None,
+        undoable=undoable,
         needs=reverting.role_of_act(act),
     )
 
@@ -106,18 +119,25 @@ def _fields(change: Change) -> list[str]:
     return list(after) if change.object_type == "artifact" else []
 
 
-def _detail(change: Change, technical: bool) -> str:
-    """What a setting was and became; of a step back, how far."""
+def _detail(change: Change, names: Mapping[str, str], *, technical: bool) -> str:
+    """What a setting was and became; of a step back, how far. A text is only named: the card shows both."""
     before, after = change.before or {}, change.after or {}
     if change.object_type == "release":
         return _("to release %(n)s") % {"n": after["content_of"]} if "content_of" in after else ""
     if change.action == "rollback" and "copied_from" in after:
         return _("version %(n)s") % {"n": after["copied_from"]}
-    shown = {"name", "mode", "requires", "entails"} if change.object_type == "artifact" and before else set()
-    fields = [name for name in _fields(change) if change.object_type == "operating_point" or name in shown]
+    if not before or change.action in {"archive", "restore"}:
+        return ""
+    fields = [name for name in _fields(change) if before.get(name) != after.get(name)]
     rows = [FieldChange("", name, before.get(name), after.get(name)) for name in fields]
-    found = [item for item in items(rows, technical=technical) if item.a != item.b]
-    return f"{found[0].a} → {found[0].b}" if len(found) == 1 else " · ".join(map(str, found))
+    said = items(rows, technical=technical, names=names)
+    told = [
+        (item.label, "" if row.field == "text" else f"{item.a} → {item.b}")
+        for row, item in zip(rows, said, strict=True)
+    ]
+    if len(told) == 1:
+        return told[0][1]
+    return " · ".join(f"{label}: {values}" if values else label for label, values in told)
 
 
 @dataclass(frozen=True)

@@ -180,6 +180,7 @@ ACTIONS: dict[str, Text | Label] = {
     "unpin": Label(_("No longer must select at a turn"), _("Unpinned a turn")),
     "edit": _("Edited"),
     "exemplar.edit": Label(_("Edited an example"), _("Edited an exemplar")),
+    "inventory.create": _("Made the inventory"),
     "artifact.restore": _("Brought back from the archive"),
     "artifact.name": _("Renamed"),
     "artifact.text": _("Changed the text"),

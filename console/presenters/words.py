@@ -51,7 +51,7 @@ def value_words(field: str, value: Any, *, technical: bool, names: Mapping[str, 
         case "target_recall":
             return f"{100 * value:.0f}\u00a0%"
         case "calibrated":
-            return labels.term("calibrated" if value else "uncalibrated", technical=technical)
+            return _("yes") if value else _("no")
         case "requires" | "entails":
             return ", ".join((names or {}).get(key, key) for key in value) or _("nothing")
         case "status" if value is None:

@@ -106,6 +106,8 @@ def _of_fields(request: Request, change: Change) -> HttpResponse:
         "title": _title(request, change),
         "items": items(found.fields, technical=technical, names=names),
         "flips": [(names.get(key, key), key, started, stopped) for key, started, stopped in found.flips],
+        "started": sum(flip[1] for flip in found.flips),
+        "stopped": sum(flip[2] for flip in found.flips),
         "diff": found.releases and releases_shown.difference(inventory, *found.releases, technical=technical),
         "next": _next(request),
     }

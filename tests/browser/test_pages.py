@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from console.models import Change
-from console.services import curate
+from console.services import artifacts, curate, inventories
 from console.services.actor import person
 from console.services.plan import Step
 from tests.browser.conftest import Sample
@@ -25,6 +25,7 @@ def addresses(sample: Sample) -> list[tuple[str, str, str]]:
     home, policy = sample.home, f"{sample.home}/policies/{KEY}"
     talk = f"{home}/conversations/{sample.conversation('sky-112').public_id}"
     change = Change.objects.filter(artifact__key=KEY).latest("pk")
+    moved = Change.objects.filter(object_type="operating_point").latest("pk")
     number = sample.inventory.release
     return [
         ("sign-in", "", "/sign-in/"),
@@ -40,13 +41,14 @@ def addresses(sample: Sample) -> list[tuple[str, str, str]]:
         ("diff", "publisher", f"{policy}/versions/1...2/"),
         ("rollback", "publisher", f"{policy}/versions/1/rollback/"),
         ("undo", "publisher", f"{home}/changes/{change.public_id}/undo/"),
+        ("undo-cut-off", "publisher", f"{home}/changes/{moved.public_id}/undo/"),
         ("conversations", "publisher", f"{home}/conversations/"),
         ("conversation", "publisher", f"{talk}/?t=2&p={KEY}"),
         ("why", "publisher", f"{talk}/turns/0/why/{KEY}/"),
         ("why-selected", "viewer", f"{talk}/turns/0/why/cancel-flight/"),
         ("playground", "publisher", f"{home}/playground/"),
         ("releases", "publisher", f"{home}/releases/"),
-        ("release-diff", "publisher", f"{home}/releases/{number - 1}...{number}/"),
+        ("release-diff", "publisher", f"{home}/releases/{number - 4}...{number}/"),
         ("release-rollback", "publisher", f"{home}/releases/{number - 1}/rollback/"),
         ("go-live", "publisher", f"{home}/releases/{number - 1}/go-live/"),
         ("start", "publisher", "/start/"),
@@ -58,12 +60,16 @@ def addresses(sample: Sample) -> list[tuple[str, str, str]]:
 
 
 def lived_in(sample: Sample) -> None:
-    """A little history: two decisions, so that versions, differences and releases have something to show."""
+    """A little history: decisions, a text, what comes along, the cut-off: versions, differences, releases show something."""
     policy, by = sample.artifact(KEY), person(sample.by_role["author"])
     state = sample.conversation("sky-112").states.get(user_turn=0)
     curate.apply(policy, [Step("add", state=state.pk, polarity="signal")], by=by, base_version=1)
     other = sample.artifact("cancel-flight")
     curate.apply(other, [Step("add", text="call my trip off", polarity="signal")], by=by, base_version=1)
+    artifacts.edit_artifact(other, by=by, name="Calling a flight off", text="A flight is called off on request.")
+    artifacts.set_dependencies(other, by=by, requires=[KEY], entails=[])
+    theta = inventories.current_point(sample.inventory).theta
+    inventories.update_inventory(sample.inventory, by=by, theta=theta + 0.2, expiry={"others": 3})
     sample.inventory.refresh_from_db()
 
 

@@ -217,6 +217,16 @@ def test_rows_are_sentences_in_plain_words(world: make.World, signed_in: Any) ->
     assert "Calibrated θ" in signed_in(world.viewer).get(LIST).content.decode()
 
 
+def test_several_fields_of_one_edit_are_named(world: make.World) -> None:
+    artifacts.edit_artifact(world.refund, by=world.by, name="Refunds", text="Ten days.", mode="off")
+    artifacts.set_dependencies(world.cancel, by=world.by, requires=["refund-status"], entails=[])
+    assert told(world)[:2] == [
+        "Changed what comes along · Cancel order (nothing → Refunds)",
+        "Edited · Refunds (Name: Refund status → Refunds · Text · Mode: Automatic → Off)",
+    ]
+    assert told(world)[-1] == "Made the inventory"
+
+
 def test_the_change_card_shows_the_operating_point_and_what_comes_along(world: make.World, signed_in: Any) -> None:
     before = world.inventory.release
     inventories.update_inventory(
@@ -309,6 +319,8 @@ def test_a_moved_cut_off_shows_its_turns_and_takes_a_publisher_back(world: make.
     page = client.get(undo_of(change)).content.decode()
     assert "Take back: moved the cut-off" in page
     assert "Turns that start" in page
+    assert "selections start and stop" in page
+    assert "Cut-off of all" in page
     inventories.update_inventory(world.inventory, by=SYSTEM, theta=0.5)
     for answer in (client.get(undo_of(change)), client.post(undo_of(change))):
         assert answer.status_code == 409
