@@ -134,6 +134,10 @@ if not REDIS_URL:
         "control_folder": str(_queue / "control"),
         "polling_interval": 0.1,
     }
+else:
+    # Longer than any task may run (console.tasks), so that a message is not given to a second worker while the first has it.
+    CELERY_BROKER_TRANSPORT_OPTIONS = {"visibility_timeout": 3_600, "socket_connect_timeout": 5, "socket_timeout": 30}
+RUN_LEASE_S = env.integer("RUN_LEASE_S", 60, low=2, high=3_600)
 CELERY_TASK_ACKS_LATE = True
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from console.models import Attempt, ItemState, Run, RunItem, RunState
 from console.models.run import ENDED
-from console.services import runs
+from console.services import run_work, runs
 from console.services.run_kind import Kind
 from console.services.run_kinds import kind_of
 
@@ -47,7 +47,7 @@ def take_back(run: Run, kind: Kind, now: datetime) -> int:
 
     A lease that lies further ahead than any can is one of a clock that was set back.
     """
-    latest = now + timedelta(seconds=2 * kind.lease_s)
+    latest = now + timedelta(seconds=2 * run_work.lease_of(kind))
     late = list(
         run.items.filter(Q(lease_until__lt=now) | Q(lease_until__gt=latest), state=ItemState.CLAIMED)[: runs.PIECE]
     )
@@ -76,7 +76,7 @@ def take_back(run: Run, kind: Kind, now: datetime) -> int:
 
 def _stalled(run: Run, kind: Kind, now: datetime) -> None:
     """Count it, unless something ended while those items were out; three in a row end the run."""
-    if run.progressed_at and run.progressed_at > now - timedelta(seconds=kind.lease_s):
+    if run.progressed_at and run.progressed_at > now - timedelta(seconds=run_work.lease_of(kind)):
         return
     moving = [RunState.QUEUED, RunState.RUNNING, RunState.WAITING, RunState.STALLED]
     stalls = run.stalls + 1

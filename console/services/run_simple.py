@@ -23,6 +23,7 @@ from console.services import evaluate
 from console.services.actor import Actor
 from console.services.calibrate import calibrate
 from console.services.errors import Invalid
+from console.services.inventories import current_point
 from console.services.run_kind import Context, Forecast, Item, ItemDraft, Outcome
 from console.services.runtime import conversation_vectors, runtime
 
@@ -110,10 +111,22 @@ class Calibrate(_Whole):
 
     def perform(self, context: Context, item: Item) -> Outcome:
         run = context.run
+        before = current_point(context.inventory)
         point = calibrate(
             context.inventory, by=actor_of(run), target=run.params["target"], reason=f"run {run.public_id}"
         )
-        return Outcome(value={"point": point.number, "theta": point.theta, "release": point.from_release})
+        record = point.calibration or {}
+        value = {
+            "point": point.number,
+            "before": before.theta,
+            "theta": point.theta,
+            "release": point.from_release,
+            "unchanged": point.number == before.number,
+            "target": record.get("target"),
+            "recall": record.get("recall"),
+            "relevant": record.get("relevant_pairs"),
+        }
+        return Outcome(value=value)
 
 
 class Score:

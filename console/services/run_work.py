@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from django.conf import settings
 from django.db import DatabaseError, OperationalError, close_old_connections, connection, transaction
 from django.db.models import F, Min, Q
 from django.utils import timezone
@@ -97,7 +98,7 @@ def _batch(run: Run, kind: Kind) -> bool:
     claimed = [item for _, item in items]
     context = Context(run, run.inventory)
     try:
-        with _renewing(token, kind.lease_s):
+        with _renewing(token, lease_of(kind)):
             context = kind.prepare(run, claimed)
             done = list(zip(claimed, _perform(run, kind, context, claimed), strict=True))
             after = getattr(kind, "after_calls", None)  # what needs the network before the transaction
@@ -172,6 +173,11 @@ def wait_for_quota(run: Run, seconds: float, whose: str) -> None:
 
 
 # ----------------------------------------------------------------------------------------------------------------- claiming
+def lease_of(kind: Kind) -> int:
+    """Seconds a claim holds without being renewed: the kind's own, at most what the server is set to."""
+    return min(kind.lease_s, settings.RUN_LEASE_S)
+
+
 def claim(run: Run, kind: Kind, size: int) -> list[tuple[str, Item]]:
     """Up to ``size`` waiting items, in the plan's order, under one new claim; [] when there are none right now."""
     token, now = uuid.uuid4().hex, timezone.now()
@@ -188,7 +194,7 @@ def claim(run: Run, kind: Kind, size: int) -> list[tuple[str, Item]]:
         taken = RunItem.objects.filter(pk__in=ids, state=ItemState.WAITING).update(
             state=ItemState.CLAIMED,
             claim=token,
-            lease_until=now + timedelta(seconds=kind.lease_s),
+            lease_until=now + timedelta(seconds=lease_of(kind)),
             attempts=F("attempts") + 1,
         )
     if not taken:

