@@ -9,6 +9,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike
 
+from sq_core.evaluation.calibrated import MINED, compared
 from sq_core.evaluation.data import EvaluationError, EvaluationSet, Labels, Row
 from sq_core.evaluation.extras import NOTHING, Extras
 from sq_core.evaluation.metrics import Sweep, precision_at_recall
@@ -24,12 +25,14 @@ CHARACTERS_PER_TOKEN = 4
 
 
 def cost(data: EvaluationSet, *, labels: Labels = "as-judged", extras: Extras = NOTHING, runs: int = RUNS) -> list[Row]:
-    """Rows ``judge-all``, ``sq-generated`` and ``sq+judge`` with calls, prompt tokens and CPU µs a turn.
+    """Rows ``judge-all``, ``sq-generated``, ``sq+judge`` and ``sq-mined+judge``: calls, prompt tokens, CPU µs a turn.
 
     Tokens are those of ``extras.judge_prompts`` (one per artifact, on a median-length prefix), counted by
     ``extras.count_tokens`` or as characters / 4, which ``tokens_by`` says; without prompts they are None. ``sq+judge``
-    asks the judge about the share that fires at P@R90's θ. ``ratio`` divides what ``ratio_divides`` names. CPU is the
-    median of ``runs`` for scoring all artifacts on a state with the median number of views; embedding is not in it.
+    asks the judge about the share that fires at P@R90's θ; ``sq-mined+judge`` does so with our default for real
+    conversations, cross-fitted, and about every artifact that it could not fit (``coverage``: the share it could).
+    ``ratio`` divides what ``ratio_divides`` names. CPU is the median of ``runs`` for scoring all artifacts on a state
+    with the median number of views; embedding is not in it.
     """
     data = data.with_labels(labels)
     n = len(data.artifacts)
@@ -63,15 +66,33 @@ def cost(data: EvaluationSet, *, labels: Labels = "as-judged", extras: Extras = 
     }
     sq = {"calls": 0.0, "embedding_calls": 1, "tokens": 0.0, "cpu_us": cpu_us, "offline_calls": 2 * n, "fit_ms": fit_ms}
     both = sq | {"calls": n * kept, "tokens": None if tokens is None else tokens * kept}
-    return [
+    divides = "at the θ of P@R90"
+    rows = [
         {"method": "judge-all", **everything, **shared, **judge},
         {"method": "sq-generated", **at, **shared, **sq, "ratio": None, "ratio_divides": "S&Q asks no model: no ratio"},
         {
             "method": "sq+judge", **at, **shared, **both,
             "ratio": 1 / kept if kept else None,
-            "ratio_divides": "model calls a turn, judge-all by sq+judge, at the θ of P@R90",
+            "ratio_divides": f"model calls a turn, judge-all by sq+judge, {divides}",
         },
     ]  # fmt: skip
+    return rows + _mined(data, labels, sq | shared, tokens, divides)
+
+
+def _mined(data: EvaluationSet, labels: Labels, sq: Row, tokens: float | None, divides: str) -> list[Row]:
+    """The row of our default with the judge behind it; none where it has nothing to be fitted on."""
+    used, tables = compared(data, labels)
+    if MINED not in tables:
+        return []
+    curve = Sweep(tables[MINED], used.relevant, used.judged).curve()
+    found = precision_at_recall(curve, TARGET)
+    if found is None:
+        return []
+    n, fitted = len(data.artifacts), len(used.artifacts)
+    calls = fitted * found.kept + (n - fitted)
+    row = {"method": f"{MINED}+judge", **figures(curve, found), **sq, "coverage": fitted / n, "calls": calls}
+    row |= {"tokens": None if tokens is None else tokens * calls / n, "offline_calls": None, "fit_ms": None}
+    return [row | {"ratio": n / calls, "ratio_divides": f"model calls a turn, judge-all by {MINED}+judge, {divides}"}]
 
 
 def _prompt_tokens(extras: Extras, artifacts: int) -> tuple[float | None, str | None]:

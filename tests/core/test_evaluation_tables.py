@@ -134,6 +134,11 @@ def test_cost_counts_calls_and_says_what_the_ratio_divides():
     assert rows["sq+judge"]["calls"] == pytest.approx(4 * kept)
     assert rows["sq+judge"]["ratio"] == pytest.approx(1 / kept)
     assert "judge-all by sq+judge" in rows["sq+judge"]["ratio_divides"]
+    mined = rows["sq-mined+judge"]  # three of four artifacts could be fitted: the fourth is asked about every turn
+    assert mined["coverage"] == 0.75
+    assert mined["calls"] == pytest.approx(3 * mined["kept"] + 1)
+    assert mined["tokens"] == pytest.approx(40 * mined["calls"] / 4)
+    assert mined["ratio"] == pytest.approx(4 / mined["calls"])
     assert cost(DATA, runs=1)[0]["tokens"] is None
     assert tokens_saved([[True, False], [False, False]], [10, 4]) == 9  # (4 + 14) / 2
     with pytest.raises(EvaluationError, match="1 judge prompts for 4"):
