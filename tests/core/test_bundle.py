@@ -532,6 +532,7 @@ def test_exemplars_travel_when_asked(tmp_path: Path) -> None:
     full().save(path, with_exemplars=True)
     told = load_bundle(path, encoder=ToyEncoder()).explain(said("x"), "on-x")
     assert [e.text for e in told.exemplars] == ["text 0", "text 1"]
+    assert not any(e.vector.flags.owndata for e in told.exemplars)  # mapped, not read
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
