@@ -188,6 +188,7 @@ def test_versions_say_that_their_rates_are_today_s(world: make.World, signed_in:
     inventories.update_inventory(world.inventory, by=world.by, theta=0.4)
     page = signed_in(world.viewer).get(BASE + "versions/").content.decode()
     assert page.count('<span class="sub">measured today</span>') == 2
+    assert page.count(', measured today"') == 4  # on a phone each figure has its own label
     assert page.count("When it was made</summary>") == 2
     assert "at the cut-off 0.000 of then" in page
     assert "now (+0.400)" in page
