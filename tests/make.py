@@ -24,7 +24,18 @@ from console.models import (
     Source,
     User,
 )
-from console.services import accounts, artifacts, embed, fit, inventories, runtime, score, table
+from console.services import (
+    accounts,
+    artifacts,
+    candidates_effect,
+    embed,
+    fit,
+    inventories,
+    mine_log,
+    runtime,
+    score,
+    table,
+)
 from console.services.actor import SYSTEM, Actor, person
 from console.services.ingest_conversations import import_conversations
 from console.services.ingest_judgements import import_judgements
@@ -274,6 +285,8 @@ def signals(art: Artifact) -> list[str]:
 def clear_caches() -> None:
     """Forget what the process keeps under row numbers: tables, bundles, headlines, vectors of live turns."""
     table.clear_caches()
+    mine_log._logs.clear()
+    candidates_effect._effects.clear()
     runtime._bundles.clear()
     score._headlines.clear()
     embed.turn_cache._rows.clear()
