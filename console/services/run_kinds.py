@@ -1,13 +1,19 @@
 """Every kind of run by its name."""
 
 from console.models import ModelRole, RunKind
-from console.services import run_simple
+from console.services import generate, judge, mine, run_simple
 from console.services.errors import Invalid
 from console.services.run_kind import Kind
 
-KINDS: dict[str, Kind] = {
-    kind.kind.value: kind for kind in (run_simple.SCORE, run_simple.EVALUATE, run_simple.CALIBRATE)
-}
+_ALL: tuple[Kind, ...] = (
+    generate.KIND,
+    judge.KIND,
+    mine.KIND,
+    run_simple.SCORE,
+    run_simple.EVALUATE,
+    run_simple.CALIBRATE,
+)
+KINDS: dict[str, Kind] = {kind.kind.value: kind for kind in _ALL}
 MODEL_OF = {RunKind.GENERATE: ModelRole.GENERATOR, RunKind.JUDGE: ModelRole.JUDGE}
 
 

@@ -15,11 +15,12 @@ from django.core.management.base import CommandError
 from django.db import OperationalError
 
 from console.management import shared
-from console.models import ApiToken, Inventory, StateView
-from console.services import sample
+from console.models import ApiToken, Exemplar, Inventory, Judgement, Run, StateView
+from console.services import models_setting, sample
 from console.services.accounts import find_token
+from console.services.actor import SYSTEM
 from sq_core.bundle import load_bundle
-from tests import make
+from tests import make, scripted
 from tests.fakes import FakeEncoder
 from tests.make import World
 
@@ -125,8 +126,13 @@ def test_an_import_stands_when_the_encoder_is_away(files: Path, encoder: FakeEnc
         (("create_inventory", "Tiny"), "slug: 'Tiny' is no slug"),
         (("import_artifacts", "tiny", "nowhere.jsonl"), "nowhere.jsonl cannot be read"),
         (("refit", "tiny", "hats"), "no artifact 'hats'"),
-        (("evaluate", "tiny", "--protocol", "ceiling"), "It comes with a later release"),
-        (("evaluate", "tiny", "--encoder", "openai:x"), "Only minilm here"),
+        (("evaluate", "tiny", "--protocol", "near-synonyms"), "nothing to measure here"),
+        (("evaluate", "tiny", "--encoder", "openai:x"), "set OPENAI_API_KEY"),
+        (("evaluate", "tiny", "--encoder", "openai:x", "--protocol", "cost"), "rests on the inventory's own encoder"),
+        (("judge", "tiny"), "No model judges here yet"),
+        (("generate", "tiny", "--param", "m"), "has no “=”"),
+        (("generate", "tiny", "--cap-money", "much"), "is no amount"),
+        (("mine", "tiny", "hats"), "hats"),
         (("evaluate", "tiny", "--json", "/nowhere/at/all.json"), "cannot be written"),
         (("export_bundle", "tiny", "/nowhere/at/all.sqb"), "cannot be written"),
         (("export_bundle", "tiny", "x.sqb", "--release", "99"), "no release 99"),
@@ -261,3 +267,28 @@ def test_a_command_must_say_what_it_runs() -> None:
     command: Callable[..., None] = shared.ServiceCommand().run
     with pytest.raises(NotImplementedError):
         command()
+
+
+def test_the_loop_runs_in_the_foreground_over_a_model(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "no secret")
+    with scripted.serve() as server:
+        for role in ("generator", "judge"):
+            models_setting.set_model(
+                world.inventory, role, by=SYSTEM, provider="openai", model="scripted", base_url=server.base_url,
+                key_name="OPENAI_API_KEY",
+            )  # fmt: skip
+        assert "36 items, 36 calls" in run("judge", "tiny", "--dry-run")
+        with pytest.raises(CommandError, match="unpriced_ok"):
+            run("judge", "tiny")
+        assert not Run.objects.exists()
+        said = run("judge", "tiny", "--unpriced-ok")
+        assert ": complete, 36 done, 0 failed" in said
+        assert "36 calls of unknown price" in said
+        assert Judgement.objects.filter(judge__name__startswith="scripted").count() == 36
+        said = run(
+            "generate", "tiny", "cancel-order", "--param", "m=3", "--param", "again=true", "--cap-tokens", "100000"
+        )
+        assert ": complete" in said
+        made = Exemplar.objects.filter(artifact=world.cancel, status="candidate", source="generated")
+        assert made.count() == 6
+    assert ": complete" in run("mine", "tiny")
