@@ -7,6 +7,7 @@ A script takes an `Ask` and gives an `Answer`. `well` is the script of a server 
 answers in order and then goes on well.
 """
 
+import email
 import json
 import re
 import socket
@@ -158,6 +159,85 @@ def saying(text: str, **more: Any) -> Script:
     return lambda ask: completion(text, **more)
 
 
+# --------------------------------------------------------------------------------------------------------------- batches
+@dataclass
+class Desk:
+    """The batch API: files and batches as they are kept at the provider. Nothing is done until `finish`."""
+
+    files: dict[str, bytes] = field(default_factory=dict)
+    batches: dict[str, dict[str, Any]] = field(default_factory=dict)
+    refuse: Answer | None = None  # instead of every answer of this desk
+
+    def post_file(self, content_type: str, body: bytes) -> dict[str, Any]:
+        parts = email.message_from_bytes(f"Content-Type: {content_type}\r\n\r\n".encode() + body)
+        (data,) = [part.get_payload(decode=True) for part in parts.walk() if part.get_filename()]
+        return {"id": self.keep(data), "object": "file", "purpose": "batch", "bytes": len(data)}
+
+    def keep(self, data: bytes) -> str:
+        name = f"file-{len(self.files) + 1}"
+        self.files[name] = data
+        return name
+
+    def post_batch(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        name = f"batch-{len(self.batches) + 1}"
+        self.batches[name] = {
+            "id": name, "object": "batch", "status": "in_progress", "created_at": int(time.time()), **body,
+        }  # fmt: skip
+        return self.batches[name]
+
+    def lines(self, name: str) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.files[self.batches[name]["input_file_id"]].splitlines()]
+
+    def finish(
+        self, script: Script = well, *, status: str = "completed", most: int | None = None, message: str = ""
+    ) -> None:
+        """End every open batch: the first ``most`` calls of each (all by default) are answered by the script."""
+        for batch in self.batches.values():
+            if batch["status"] != "in_progress":
+                continue
+            answered = []
+            for number, line in enumerate(self.lines(batch["id"])[:most], start=1):
+                answer = script(Ask(number, line["body"], {}, line["url"]))
+                try:
+                    body = json.loads(answer.body)
+                except ValueError:
+                    body = None
+                response = {"status_code": answer.status, "request_id": "r", "body": body}
+                answered.append({"id": "x", "custom_id": line["custom_id"], "response": response, "error": None})
+            good = [row for row in answered if row["response"]["status_code"] == 200]
+            bad = [row for row in answered if row["response"]["status_code"] != 200]
+            batch["status"] = status
+            for field_, rows in (("output_file_id", good), ("error_file_id", bad)):
+                if rows:
+                    batch[field_] = self.keep("\n".join(map(json.dumps, rows)).encode())
+            if message:
+                batch["errors"] = {"object": "list", "data": [{"code": "c", "message": message}]}
+
+    def answer(self, path: str, content_type: str, body: bytes) -> Answer | None:
+        """None where the path is not the desk's."""
+        name = path.partition("?")[0].removeprefix("/v1/")
+        if not name.startswith(("files", "batches")):
+            return None
+        if self.refuse is not None:
+            return self.refuse
+        if name == "files":
+            return self._json(self.post_file(content_type, body))
+        if name == "batches" and body:
+            return self._json(self.post_batch(json.loads(body)))
+        if name == "batches":
+            newest = sorted(self.batches.values(), key=lambda batch: -int(batch["id"].removeprefix("batch-")))
+            return self._json({"object": "list", "data": newest, "has_more": False})
+        if name.endswith("/content"):
+            return Answer(body=self.files[name.split("/")[1]], headers={"Content-Type": "application/octet-stream"})
+        batch = self.batches[name.split("/")[1]]
+        batch["status"] = "cancelled"
+        return self._json(batch)
+
+    @staticmethod
+    def _json(value: Mapping[str, Any]) -> Answer:
+        return Answer(body=json.dumps(value).encode())
+
+
 # ---------------------------------------------------------------------------------------------------------------- server
 class Server(ThreadingHTTPServer):
     daemon_threads = True
@@ -168,6 +248,7 @@ class Server(ThreadingHTTPServer):
         self.script = script
         self.count = 0
         self.asks: deque[Ask] = deque(maxlen=KEPT)
+        self.desk = Desk()
         self._lock = threading.Lock()
 
     @property
@@ -190,11 +271,18 @@ class _Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
     server: Server
 
+    def do_GET(self) -> None:
+        self.do_POST()
+
     def do_POST(self) -> None:
-        length = int(self.headers.get("Content-Length", 0))
-        body = json.loads(self.rfile.read(length) or b"{}")
-        ask = self.server.next_ask(body, {k.lower(): v for k, v in self.headers.items()}, self.path)
-        answer = self.server.script(ask)
+        data = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        answer = self.server.desk.answer(self.path, self.headers.get("Content-Type", ""), data)
+        if answer is None:
+            headers = {k.lower(): v for k, v in self.headers.items()}
+            answer = self.server.script(self.server.next_ask(json.loads(data or b"{}"), headers, self.path))
+        self._send(answer)
+
+    def _send(self, answer: Answer) -> None:
         if answer.delay:
             time.sleep(answer.delay)
         if answer.reset:

@@ -5,8 +5,8 @@ what the call is about. The recorded answers are found by it, so that no text in
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from console.models import ModelProvider, ModelSetting
@@ -64,6 +64,42 @@ class ChatModel(Protocol):
         ...
 
 
+Key = tuple[int, int]  # number of a call in a batch, and which try at it
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A batch at the provider. ``answers`` are there once it has ended: one for each key, good or bad."""
+
+    id: str
+    ended: bool
+    keys: frozenset[Key]
+    answers: Mapping[Key, Reply | ProviderError] = field(default_factory=dict)
+
+
+class BatchModel(Protocol):
+    """A provider's batch API for one model. Raises ProviderError."""
+
+    def find(self, label: str, keys: Collection[Key]) -> Sequence[Sent]:
+        """What was sent of these calls under a label in the last days."""
+        ...
+
+    def send(
+        self,
+        orders: Sequence[tuple[Key, Sequence[Mapping[str, str]]]],
+        *,
+        label: str,
+        schema: Mapping[str, Any],
+        schema_name: str,
+    ) -> int:
+        """Send the first of these calls as one batch, as many as fit; how many."""
+        ...
+
+    def cancel(self, label: str) -> int:
+        """Ask the provider to stop what has not ended; how many batches."""
+        ...
+
+
 def content_digest(text: str) -> str:
     """sha256 in hex: how subjects name a text."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
@@ -78,3 +114,12 @@ def get_chat(setting: ModelSetting) -> ChatModel:
     from console.providers import openai_chat  # importing openai takes half a second
 
     return openai_chat.shared(setting)
+
+
+def get_batches(setting: ModelSetting) -> BatchModel:
+    """The batch API of a setting's server. Raises ProviderError (no_key, or refused where there is none: recorded answers)."""
+    if setting.provider == ModelProvider.RECORDED:
+        raise ProviderError("refused", "Recorded answers come at once: there is no batch to send.", passing=False)
+    from console.providers import openai_batch, openai_chat
+
+    return openai_batch.batches_of(openai_chat.shared(setting))

@@ -77,12 +77,12 @@ class OpenAIChat:
         max_output_tokens: int = 1_000,
         timeout: float = 60.0,
     ) -> None:
-        self._client = openai.OpenAI(base_url=base_url, api_key=api_key, timeout=timeout, max_retries=0)
+        self.client = openai.OpenAI(base_url=base_url, api_key=api_key, timeout=timeout, max_retries=0)
         self._key = api_key
         self._temperature, self._most, self._timeout = temperature, max_output_tokens, timeout
         self.model = model
-        self.host = urlsplit(str(self._client.base_url)).netloc.rpartition("@")[2].lower()
-        self._where = (str(self._client.base_url), model)
+        self.host = urlsplit(str(self.client.base_url)).netloc.rpartition("@")[2].lower()
+        self._where = (str(self.client.base_url), model)
 
     def __repr__(self) -> str:
         return f"OpenAIChat({self.name!r})"
@@ -92,48 +92,68 @@ class OpenAIChat:
         return f"{self.model}@{self.host}"
 
     def close(self) -> None:
-        self._client.close()
+        self.client.close()
+
+    @property
+    def knows_way(self) -> bool:
+        """Whether a call to this model has gone well in this process, so that it is known how to ask."""
+        return self._where in _ways
 
     def complete(self, messages: Sequence[Mapping[str, str]], *, schema: Mapping[str, Any], schema_name: str) -> Reply:
         """One completion. Raises ProviderError."""
-        sent = [{"role": message["role"], "content": message["content"]} for message in messages]
         way: Way | None = _ways.get(self._where, Way())
         while way is not None:
+            request = self.request(messages, schema=schema, schema_name=schema_name, way=way)
             try:
-                body = self._post(sent, way, schema, schema_name)
+                body = str(self.client.chat.completions.with_raw_response.create(**request).text)
             except openai.APIStatusError as error:
                 said = self._said(error)
                 way = way.after(error.status_code, said)
                 if way is None:
                     raise self._by_status(error, said) from None
-            except openai.APITimeoutError:
-                raise self._error("timeout", f"no answer within {self._timeout:g} s", passing=True) from None
-            except openai.APIConnectionError as error:
-                cause = type(error.__cause__ or error).__name__
-                raise self._error("connection", f"no connection ({cause}); check the base URL", passing=True) from None
             except (openai.OpenAIError, UnicodeError, ValueError) as error:
-                raise self._error("bad_answer", f"unreadable answer ({type(error).__name__})", passing=True) from None
+                raise self.failure(error) from None
             else:
-                reply = self._reply(body)
+                reply = self.read(body)
                 _ways[self._where] = way  # only now: what a server refuses once may have other reasons
                 return reply
         raise AssertionError("unreachable: the loop returns or raises")
 
-    def _post(self, sent: list[dict[str, str]], way: Way, schema: Mapping[str, Any], schema_name: str) -> str:
-        """The body of the answer as text."""
-        # The messages are plain dictionaries, and so is all that depends on the server.
-        extra: dict[str, Any] = {"messages": sent, way.limit: self._most}
+    def request(
+        self,
+        messages: Sequence[Mapping[str, str]],
+        *,
+        schema: Mapping[str, Any],
+        schema_name: str,
+        way: Way | None = None,
+    ) -> dict[str, Any]:
+        """The body of a request, as this server likes to be asked; roles and contents of the messages, nothing else."""
+        way = way or _ways.get(self._where, Way())
+        body: dict[str, Any] = {
+            "model": self.model,
+            "messages": [{"role": message["role"], "content": message["content"]} for message in messages],
+            "temperature": self._temperature,
+            way.limit: self._most,
+        }
         if way.form == "schema":
             described = {"name": schema_name, "schema": dict(schema), "strict": True}
-            extra["response_format"] = {"type": "json_schema", "json_schema": described}
+            body["response_format"] = {"type": "json_schema", "json_schema": described}
         elif way.form == "object":
-            extra["response_format"] = {"type": "json_object"}
-        answer = self._client.chat.completions.with_raw_response.create(
-            model=self.model, temperature=self._temperature, **extra
-        )
-        return str(answer.text)
+            body["response_format"] = {"type": "json_object"}
+        return body
 
-    def _reply(self, body: str) -> Reply:
+    def failure(self, error: Exception) -> ProviderError:
+        """What went wrong with a request, in our words."""
+        if isinstance(error, openai.APIStatusError):
+            return self._by_status(error, self._said(error))
+        if isinstance(error, openai.APITimeoutError):
+            return self.error("timeout", f"no answer within {self._timeout:g} s", passing=True)
+        if isinstance(error, openai.APIConnectionError):
+            cause = type(error.__cause__ or error).__name__
+            return self.error("connection", f"no connection ({cause}); check the base URL", passing=True)
+        return self.error("bad_answer", f"unreadable answer ({type(error).__name__})", passing=True)
+
+    def read(self, body: str) -> Reply:
         """The answer's text and its price. Raises ProviderError (bad_answer) for another shape or an empty text."""
         try:
             answer = json.loads(body)
@@ -141,7 +161,7 @@ class OpenAIChat:
             text = _text(choice["message"].get("content"))
         except (ValueError, KeyError, IndexError, TypeError, AttributeError):
             what = "an answer that is no chat completion"
-            raise self._error("bad_answer", what, passing=True, raw=self._without_key(body)) from None
+            raise self.error("bad_answer", what, passing=True, raw=self._without_key(body)) from None
         finish = str(choice.get("finish_reason") or "")
         tokens_in, tokens_out, tokens_cached = _usage(answer.get("usage"))
         reply = Reply(text, tokens_in, tokens_out, tokens_cached, finish=finish)
@@ -150,19 +170,22 @@ class OpenAIChat:
             what = f"an answer without text (finish reason {finish or 'not given'})" + (
                 f": its {self._most} tokens of output ran out first; raise the limit" if cut else ""
             )
-            raise self._error("bad_answer", what, passing=not cut, raw=self._without_key(body), reply=reply)
+            raise self.error("bad_answer", what, passing=not cut, raw=self._without_key(body), reply=reply)
         return reply
 
     def _by_status(self, error: openai.APIStatusError, said: str) -> ProviderError:
-        status = error.status_code
+        return self.by_status(error.status_code, said, retry_after(error.response.headers))
+
+    def by_status(self, status: int, said: str, wait: float | None = None) -> ProviderError:
+        """The error of an HTTP status, with what the server says and when to come back."""
         code, passing = _CODES.get(status, ("server_error", True) if status >= 500 else ("refused", False))
         mend = MENDS.get(status)
-        return self._error(
+        return self.error(
             code,
-            f"status {status}: {said[:200]}" + (f"; check {mend}" if mend else ""),
+            f"status {status}: {self._without_key(said)[:200]}" + (f"; check {mend}" if mend else ""),
             passing=passing,
             status=status,
-            retry_after=retry_after(error.response.headers) if passing else None,
+            retry_after=wait if passing else None,
         )
 
     def _said(self, error: openai.APIStatusError) -> str:
@@ -177,7 +200,7 @@ class OpenAIChat:
         text = text.replace(self._key, "***") if self._key not in ("", NO_KEY) else text
         return text[:RAW_KEPT]
 
-    def _error(self, code: str, what: str, *, passing: bool, **more: Any) -> ProviderError:
+    def error(self, code: str, what: str, *, passing: bool, **more: Any) -> ProviderError:
         return ProviderError(code, f"{self.name}: {what}", passing=passing, **more)
 
 

@@ -3,14 +3,11 @@
 Only an artifact that has no examples at all takes them as its own, and is fitted for the first time.
 """
 
-import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from django.db.models import F, Max
-from django.utils import timezone
+from django.db.models import Max
 
 from console.models import (
     Artifact,
@@ -29,21 +26,20 @@ from console.models import (
     RunItem,
     RunKind,
     Source,
-    Vector,
 )
-from console.providers import ChatModel, content_digest
+from console.providers import content_digest
 from console.services import embed, fit, models_setting, prompts_generate, table
 from console.services.actor import Actor
-from console.services.artifacts import exemplar_digest
 from console.services.errors import Conflict, Invalid
+from console.services.generate_store import Shelf, Written, centred
+from console.services.generate_writer import Writer
 from console.services.inventories import current_point
 from console.services.judge_scope import Target, targets_of
-from console.services.prompting import ask, prompt_tokens
-from console.services.run_kind import Context, Forecast, Item, ItemDraft, Outcome, Usage
+from console.services.prompting import prompt_tokens
+from console.services.run_kind import Context, Forecast, Item, ItemDraft, Outcome
 from sq_core import embedding
 from sq_core.artifact_text import artifact_text
-from sq_core.embedding import Encoder, Vectors, vector_key
-from sq_core.evaluation.saturation import REPEATED, diversity, hardness, nearest_cosines
+from sq_core.embedding import Encoder, Vectors
 from sq_core.generating import BATCH, ROUNDS, generate_until_covered
 
 PARAMS = ("m", "mode", "rounds", "neighbours", "again")
@@ -54,15 +50,6 @@ OUT_EACH, OUT_FRAME = 24, 10  # tokens of a message in a reply, and of the reply
 USUAL_ROUNDS = 3  # of a covered artifact, for the forecast
 Json = dict[str, Any]
 Side = tuple[int, str]  # artifact, polarity
-
-
-@dataclass(frozen=True, eq=False)
-class Written:
-    """What the calls of an item gave: texts of both sides, their unit vectors by text, and how it went."""
-
-    texts: Mapping[str, Sequence[str]]  # polarity -> texts
-    vectors: Mapping[str, Vectors]
-    about: Json
 
 
 # ------------------------------------------------------------------------------------------------------------------ plan
@@ -267,46 +254,6 @@ def _notes(unchanged: Sequence[str], params: Json, setting: ModelSetting) -> Ite
 
 
 # --------------------------------------------------------------------------------------------------------------- writing
-class Writer:
-    """The model as a `sq_core.generating.Generator`; after a failed call it writes nothing more and keeps the reason."""
-
-    def __init__(self, chat: ChatModel, target: Target, neighbours: Sequence[str]) -> None:
-        self._chat, self._target, self._neighbours = chat, target, neighbours
-        self.usage: list[Usage] = []
-        self.trouble: Outcome | None = None
-
-    def signals(self, artifact_text: str, count: int, avoid: Sequence[str]) -> Sequence[str]:
-        return self.write(Polarity.SIGNAL, count, avoid)
-
-    def anti_signals(self, artifact_text: str, count: int, avoid: Sequence[str]) -> Sequence[str]:
-        return self.write(Polarity.ANTI_SIGNAL, count, avoid)
-
-    def write(self, polarity: str, count: int, avoid: Sequence[str] = ()) -> list[str]:
-        if self.trouble is not None:
-            return []
-        outcome = ask(
-            self._chat,
-            prompts_generate.messages(self._target.text, polarity, count, neighbours=self._neighbours, avoid=avoid),
-            schema=prompts_generate.SCHEMA,
-            schema_name=prompts_generate.SCHEMA_NAME,
-            parse=lambda text, finish: prompts_generate.parse(text, count, finish),
-            artifact=self._target.artifact,
-        )
-        self.usage += outcome.usage
-        if not outcome.ok:
-            self.trouble = outcome
-            return []
-        texts: list[str] = outcome.value
-        return texts
-
-    def failed(self) -> Outcome:
-        """The trouble as the item's outcome, with everything that was paid."""
-        trouble = self.trouble or Outcome(
-            code="empty", message="The model gave no usable text for one of the sides.", again=True
-        )
-        return replace(trouble, usage=tuple(self.usage))
-
-
 def _plain(context: Context, writer: Writer, polarity: str, about: Json) -> Outcome:
     texts = writer.write(polarity, context.run.params["m"])
     if writer.trouble is not None:
@@ -374,144 +321,10 @@ def _nearest(
     if not count or not left:
         return []
     own, rows = (
-        _centred(embed.vectors(encoder, [target.text]), centre),
-        _centred(embed.vectors(encoder, [other.text for other in left]), centre),
+        centred(embed.vectors(encoder, [target.text]), centre),
+        centred(embed.vectors(encoder, [other.text for other in left]), centre),
     )
     return [left[int(place)] for place in np.argsort(-(rows @ own[0]), kind="stable")[:count]]
-
-
-def _centred(rows: Vectors, centre: embedding.Centre) -> Vectors:
-    """As `centre_and_normalise`; a text that is the centre itself has no direction and stays 0, near nothing."""
-    moved = np.asarray(rows, dtype=np.float64) - centre.vector
-    directed = np.sqrt((moved * moved).sum(axis=1)) >= embedding.NO_DIRECTION
-    result = np.zeros(moved.shape, dtype=np.float32)
-    if directed.any():
-        result[directed] = embedding.centre_and_normalise(np.asarray(rows)[directed], centre)
-    return result
-
-
-# --------------------------------------------------------------------------------------------------------------- storing
-@dataclass
-class _Pool:
-    """An artifact's examples of every status: their digests, sides and centred vectors; grows while a batch is stored."""
-
-    digests: set[str]
-    polarities: list[str]
-    vectors: list[Vectors]
-    foreign: bool  # some are not of a first generation: a person's, say (see `_taken`)
-
-    def of(self, polarity: str | None = None) -> Vectors:
-        rows = [v for v, p in zip(self.vectors, self.polarities, strict=True) if polarity in (None, p)]
-        return np.stack(rows) if rows else np.empty((0, 0), dtype=np.float32)
-
-
-class Shelf:
-    """Takes new texts for some artifacts, refusing what is there already or only repeats it; `save` writes the rest."""
-
-    def __init__(self, context: Context, artifacts: Iterable[int]) -> None:
-        self._context = context
-        self._encoder_id: str = context.data["encoder"].id
-        self._centre: embedding.Centre = context.data["centre"]
-        self._new: list[Exemplar] = []
-        self._rows: dict[str, Vectors] = {}
-        self._pools = self._read(set(artifacts))
-
-    def _read(self, artifacts: set[int]) -> dict[int, _Pool]:
-        pools = {pk: _Pool(set(), [], [], foreign=False) for pk in artifacts}
-        rows = list(Exemplar.objects.filter(artifact__in=artifacts).order_by("pk"))
-        stored = embed.stored(sorted({vector_key(self._encoder_id, row.text) for row in rows}))
-        for row in rows:
-            pool = pools[row.artifact_id]
-            pool.digests.add(row.text_digest)
-            pool.foreign |= row.run_id is None or row.decided_by_person or row.status != ExemplarStatus.PROMOTED
-            vector = stored.get(vector_key(self._encoder_id, row.text))
-            if vector is not None:  # one that was added a moment ago has none yet: only its text is compared
-                pool.polarities.append(row.polarity)
-                pool.vectors.append(_centred(vector[None, :], self._centre)[0])
-        return pools
-
-    def _of_this_run(self, row: Exemplar) -> bool:
-        return (
-            row.run_id == self._context.run.pk and row.status == ExemplarStatus.PROMOTED and not row.decided_by_person
-        )
-
-    def take(self, payload: Json, written: Written) -> Json:
-        """Sort the texts of one item, and say what became of them."""
-        pool = self._pools[payload["artifact"]]
-        promote = bool(payload.get("first")) and not pool.foreign
-        before = pool.of()
-        counts = {"kept": 0, "repeated": 0, "near_duplicates": 0, "promoted": 0}
-        meters: Json = {}
-        for polarity, texts in written.texts.items():
-            kept = self._sorted(pool, payload, polarity, texts, written.vectors, counts, promote=promote)
-            meters[polarity] = _meters(
-                kept, before, pool.of(Polarity.SIGNAL) if polarity == Polarity.ANTI_SIGNAL else None
-            )
-        counts["promoted"] = counts["kept"] if promote else 0
-        return written.about | counts | {"meters": meters}
-
-    def _sorted(
-        self, pool: _Pool, payload: Json, polarity: str, texts: Sequence[str], vectors: Mapping[str, Vectors],
-        counts: dict[str, int], *, promote: bool,
-    ) -> Vectors:  # fmt: skip
-        kept: list[Vectors] = []
-        for text in texts:
-            digest = exemplar_digest(text)
-            row = _centred(vectors[text][None, :], self._centre)
-            if digest in pool.digests:
-                counts["repeated"] += 1
-            elif nearest_cosines(row, pool.of())[0] >= REPEATED or not row.any():
-                counts["near_duplicates"] += 1
-            else:
-                counts["kept"] += 1
-                kept.append(row[0])
-                pool.digests.add(digest)
-                pool.polarities.append(polarity)
-                pool.vectors.append(row[0])
-                self._rows[vector_key(self._encoder_id, text)] = vectors[text]
-                self._new.append(self._exemplar(payload, polarity, text, promote=promote))
-        return np.stack(kept) if kept else np.empty((0, 0), dtype=np.float32)
-
-    def _exemplar(self, payload: Json, polarity: str, text: str, *, promote: bool) -> Exemplar:
-        return Exemplar(
-            artifact_id=payload["artifact"],
-            artifact_text_id=payload["text"],
-            polarity=polarity,
-            text=text,
-            text_digest=exemplar_digest(text),
-            source=Source.GENERATED,
-            status=ExemplarStatus.PROMOTED if promote else ExemplarStatus.CANDIDATE,
-            decided_at=timezone.now() if promote else None,
-            run=self._context.run,
-        )
-
-    def save(self) -> None:
-        if not self._new:
-            return
-        Vector.objects.bulk_create(
-            [Vector(key=key, data=row.astype("<f4").tobytes()) for key, row in self._rows.items()],
-            ignore_conflicts=True,
-        )
-        Exemplar.objects.bulk_create(self._new, ignore_conflicts=True)
-        Inventory.objects.filter(pk=self._context.inventory.pk).update(exemplar_revision=F("exemplar_revision") + 1)
-
-
-def _meters(kept: Vectors, before: Vectors, signals: Vectors | None) -> Json:
-    """How near the new texts lie to what was there and, for anti-signals, to the signals; how unlike each other they are."""
-    near = hardness(kept, before)
-    meters: Json = {
-        "nearest": _number(near.mean_nearest),
-        "near": _number(near.near),
-        "diversity": _number(diversity(kept)),
-    }
-    if signals is not None:
-        hard = hardness(kept, signals) if len(signals) else None
-        meters["hardness"] = None if hard is None else _number(hard.mean_nearest)
-    return meters
-
-
-def _number(value: float) -> float | None:
-    return round(value, 4) if math.isfinite(value) else None
 
 
 def _first_fits(run: Run, artifacts: set[int]) -> list[str]:

@@ -7,7 +7,8 @@ import hashlib
 import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -21,7 +22,6 @@ from console.models import (
     Judge,
     JudgeKind,
     Judgement,
-    Message,
     ModelProvider,
     ModelRole,
     ModelSetting,
@@ -29,35 +29,28 @@ from console.models import (
     Role,
     Run,
     RunKind,
+    RunState,
 )
-from console.providers import ChatModel
-from console.services import models_setting, prompts_judge
-from console.services.embed import to_message
+from console.providers import ChatModel, ProviderError
+from console.services import judge_batch, models_setting, prompts_judge
 from console.services.errors import Invalid, ServiceError
+from console.services.judge_items import Tally, drafts
+from console.services.judge_material import Material, Revision, material_of, prompt_of, revisions_of
 from console.services.judge_scope import (
-    Scope,
-    Target,
     Version,
-    chosen_columns,
-    judged_pairs,
     read_scope,
-    revisions,
-    states_of,
 )
 from console.services.prompting import ask, prompt_tokens
-from console.services.prompts_judge import Asked
-from console.services.run_kind import Context, Forecast, Item, ItemDraft, Outcome
-from sq_core import conversation as log
-from sq_core.artifact_text import artifact_text
+from console.services.run_kind import PENDING, Context, Forecast, Item, ItemDraft, Outcome
 from sq_core.judging import Verdict
 
-PARAMS = ("per_call", "repeat_sample", "seed", "guideline", "judge", "prompt_version")
+PARAMS = ("per_call", "repeat_sample", "seed", "guideline", "batch", "judge", "prompt_version")
+BATCH_API = False  # whether the machinery gives pending items back (`run_kind.PENDING`)
 MOST_PER_CALL = 50
 PROBED = 60  # items whose prompts are built for a forecast
 OUT_FRAME, OUT_EACH = 12, 28  # tokens of a reply, and of each judgement in it: an id, a score, now and then a reason
 CHOSEN = " chosen"  # ends the ``by`` of judgements whose pairs were chosen by margin: no figure may rest on them
 Json = dict[str, Any]
-Pair = tuple[int, int]  # state, artifact
 
 
 def judge_name(chat: ChatModel, rubric: str) -> str:
@@ -71,137 +64,6 @@ def judge_name(chat: ChatModel, rubric: str) -> str:
 def provenance(run: Run) -> str:
     """The ``by`` of a run's judgements: which run, and whether its pairs were chosen by margin rather than drawn."""
     return f"run:{run.public_id}" + (CHOSEN if run.scope.get("by_margin") else "")
-
-
-@dataclass
-class Tally:
-    """What a plan met and left out."""
-
-    pairs: int = 0
-    judged: int = 0
-    repeats: int = 0
-    conversations: int = 0
-    notes: list[str] = field(default_factory=list)
-
-
-# ------------------------------------------------------------------------------------------------------------------ plan
-def drafts(scope: Scope, params: Json, tally: Tally) -> Iterator[ItemDraft]:
-    """The items conversation by conversation, turn by turn, artifact by artifact: the order that caches best."""
-    version = Version(params["judge"], params["prompt_version"])
-    artifacts = revisions(scope.inventory)
-    chosen = chosen_columns(scope, version) if scope.by_margin else None
-    for page in scope.pages():
-        ids = [pk for pk, _ in page]
-        judged = judged_pairs(scope, version, ids, artifacts)
-        repeated = judged_pairs(scope, version, ids, artifacts, repeat=1) if params["repeat_sample"] else set()
-        states = states_of(ids)
-        for conversation, name in page:
-            targets = [
-                target
-                for target in scope.targets
-                if (scope.takes(name, target) if chosen is None else conversation in chosen.get(target.artifact, ()))
-            ]
-            tally.conversations += bool(targets)
-            for state, turn in states[conversation] if targets else ():
-                yield from _of_state(state, f"{_short(name)}/{turn}", targets, params, judged, repeated, tally)
-
-
-def _of_state(
-    state: int,
-    place: str,
-    targets: Sequence[Target],
-    params: Json,
-    judged: set[Pair],
-    repeated: set[Pair],
-    tally: Tally,
-) -> Iterator[ItemDraft]:
-    fresh = [target for target in targets if (state, target.artifact) not in judged]
-    tally.pairs += len(fresh)
-    tally.judged += len(targets) - len(fresh)
-    yield from _grouped(state, place, fresh, params["per_call"], repeat=0)
-    if params["repeat_sample"]:
-        again = [
-            target
-            for target in targets
-            if (state, target.artifact) not in repeated and _drawn(params, place, target.key)
-        ]
-        tally.repeats += len(again)
-        yield from _grouped(state, place, again, params["per_call"], repeat=1)
-
-
-def _grouped(state: int, place: str, targets: Sequence[Target], size: int, *, repeat: int) -> Iterator[ItemDraft]:
-    for start in range(0, len(targets), size):
-        group = targets[start : start + size]
-        key = f"{place} {group[0].key}" + (f" +{len(group) - 1}" if len(group) > 1 else "")
-        payload: Json = {"state": state, "texts": [target.revision for target in group]}
-        yield ItemDraft(key, payload | ({"repeat": repeat} if repeat else {}), repeat)
-
-
-def _short(name: str) -> str:
-    """A conversation's id, short enough for an item's key and still its own."""
-    return name if len(name) <= 110 else f"{name[:96]}~{hashlib.sha256(name.encode()).hexdigest()[:12]}"
-
-
-def _drawn(params: Json, place: str, artifact: str) -> bool:
-    """Whether this pair belongs to the share that is judged twice."""
-    name = f"repeat\0{params['seed']}\0{place}\0{artifact}"
-    rank = int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "big")
-    return rank < float(params["repeat_sample"]) * 2**64
-
-
-# -------------------------------------------------------------------------------------------------------------- material
-@dataclass(frozen=True)
-class Material:
-    """A query state as the judge sees it."""
-
-    state: QueryState
-    prefix: tuple[log.Message, ...]
-    flags: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Revision:
-    """An artifact text as the judge sees it."""
-
-    pk: int
-    artifact: int
-    asked: Asked
-
-
-def material_of(states: Iterable[int]) -> dict[int, Material]:
-    """The prefixes of these states; what was erased meanwhile is missing."""
-    rows = list(QueryState.objects.filter(pk__in=set(states)).select_related("conversation"))
-    last: dict[int, int] = {}
-    for row in rows:
-        last[row.conversation_id] = max(last.get(row.conversation_id, 0), row.message_index)
-    messages: dict[int, list[log.Message]] = {pk: [] for pk in last}
-    for message in Message.objects.filter(conversation__in=last, index__lte=max(last.values(), default=0)).order_by(
-        "index"
-    ):
-        if message.index <= last[message.conversation_id]:
-            messages[message.conversation_id].append(to_message(message))
-    found = {}
-    for row in rows:
-        prefix = tuple(messages[row.conversation_id][: row.message_index + 1])
-        flags = tuple(prompts_judge.flags(prefix)) if row.conversation.addresses_judge else ()
-        found[row.pk] = Material(row, prefix, flags)
-    return found
-
-
-def revisions_of(texts: Iterable[int]) -> dict[int, Revision]:
-    rows = ArtifactText.objects.filter(pk__in=set(texts)).select_related("artifact")
-    return {
-        row.pk: Revision(
-            row.pk, row.artifact_id, Asked(row.artifact.key, artifact_text(row.artifact.kind, row.name, row.text))
-        )
-        for row in rows
-    }
-
-
-def prompt_of(material: Material, revisions: Sequence[Revision], guideline: Guideline) -> list[dict[str, str]]:
-    return prompts_judge.messages(
-        material.prefix, [each.asked for each in revisions], guideline, prefix_digest=material.state.prefix_digest
-    )
 
 
 # -------------------------------------------------------------------------------------------------------------- the kind
@@ -236,12 +98,14 @@ class JudgeKindOfRun:
                 "repeat_sample", "A recorded judge would only agree with itself.", "Set it to 0, or set a model."
             )
         guideline = _guideline(inventory, params.get("guideline"))
+        batch = _batch(params, setting)
         read_scope(inventory, scope)
         return {
             "per_call": per_call,
             "repeat_sample": float(share),
             "seed": seed,
             "guideline": guideline.number,
+            "batch": batch,
             "judge": judge_name(models_setting.chat_of(setting), guideline.rubric),
             "prompt_version": prompts_judge.version(guideline.number, per_call),
         }
@@ -265,7 +129,8 @@ class JudgeKindOfRun:
         tokens_out = OUT_FRAME * items + OUT_EACH * (tally.pairs + tally.repeats)
         if setting.provider == ModelProvider.RECORDED:
             tokens_in = tokens_out = 0
-        money = models_setting.cost(setting, tokens_in, tokens_out)
+        discount = judge_batch.DISCOUNT if params.get("batch") else 1.0
+        money = models_setting.cost(setting, tokens_in, tokens_out, discount=discount)
         return Forecast(
             items=items,
             calls=items,
@@ -288,23 +153,47 @@ class JudgeKindOfRun:
             "model_name": chat.name,
             "prompt_version": run.params["prompt_version"],
         }
-        return Context(run, run.inventory, data)
+        context = Context(run, run.inventory, data)
+        if run.params.get("batch"):
+            data["exchange"] = judge_batch.exchange(
+                models_setting.batches_of(setting),
+                chat,
+                run,
+                items,
+                lambda item: _prompt(context, item),
+                schema=prompts_judge.SCHEMA,
+                schema_name=prompts_judge.SCHEMA_NAME,
+            )
+        return context
+
+    def claim_size(self, run: Run) -> int | None:
+        """As many as a batch takes; None where calls are made one by one."""
+        return judge_batch.CLAIM if run.params.get("batch") else None
 
     def perform(self, context: Context, item: Item) -> Outcome:
-        data = context.data
-        material = data["material"].get(item.payload["state"])
-        revisions = [data["revisions"].get(text) for text in item.payload["texts"]]
-        if material is None or None in revisions:
+        prompt = _prompt(context, item)
+        if prompt is None:
             return Outcome(code="gone", message="The conversation or the policy was erased meanwhile.")
+        revisions: list[Revision] = [context.data["revisions"][text] for text in item.payload["texts"]]
         ids = [each.asked.id for each in revisions]
-        return ask(
-            data["chat"],
-            prompt_of(material, revisions, data["guideline"]),
+        chat: ChatModel = context.data["chat"]
+        found: judge_batch.Exchange | None = context.data.get("exchange")
+        if found is not None:
+            answer = found.answers.get(item.pk)
+            if answer is None:
+                return Outcome(code=PENDING, message="The provider has it.", again=True, retry_after=judge_batch.POLL_S)
+            chat = judge_batch.Replay(chat.name, answer)
+        outcome = ask(
+            chat,
+            prompt,
             schema=prompts_judge.SCHEMA,
             schema_name=prompts_judge.SCHEMA_NAME,
             parse=lambda text, finish: prompts_judge.parse(text, ids, finish),
             artifact=revisions[0].artifact if len(revisions) == 1 else None,
         )
+        if found is None or item.pk in found.full_price:
+            return outcome
+        return replace(outcome, usage=tuple(replace(each, discount=judge_batch.DISCOUNT) for each in outcome.usage))
 
     def store(self, context: Context, done: Sequence[tuple[Item, Outcome]]) -> list[Json | None]:
         """Judgements of what still exists; a pair that was judged meanwhile keeps what it has."""
@@ -334,6 +223,8 @@ class JudgeKindOfRun:
 
     def settle(self, run: Run) -> Json:
         """Scores by how often, flagged pairs, and how far the judge agreed with itself where it was asked twice."""
+        if run.params.get("batch") and run.state == RunState.CANCELLED:
+            _stop_batches(run)
         version = Version(run.params["judge"], run.params["prompt_version"])
         mine = version.rows(run.inventory).filter(by=provenance(run))
         counts = dict(mine.filter(repeat=0).values_list("score").annotate(n=Count("id")).values_list("score", "n"))
@@ -347,6 +238,34 @@ class JudgeKindOfRun:
             "failed": run.items.filter(state=ItemState.FAILED).count(),
             "repeats": _repeatability(run.inventory, version, mine),
         }
+
+
+def _prompt(context: Context, item: Item) -> list[dict[str, str]] | None:
+    """The item's prompt; None where what it is about was erased."""
+    material = context.data["material"].get(item.payload["state"])
+    revisions = [context.data["revisions"].get(text) for text in item.payload["texts"]]
+    if material is None or None in revisions:
+        return None
+    return prompt_of(material, revisions, context.data["guideline"])
+
+
+def _stop_batches(run: Run) -> None:
+    """What a cancelled run has at the provider is not to be paid; where that fails, it ends by itself within a day."""
+    with suppress(ServiceError, ProviderError):
+        models_setting.batches_of(models_setting.from_snapshot(run.provider)).cancel(run.public_id)
+
+
+def _batch(params: Json, setting: ModelSetting) -> bool:
+    batch = params.get("batch", False)
+    if not isinstance(batch, bool):
+        raise _bad("batch", f"batch is {str(batch)[:40]!r}.", "Give true or false.")
+    if batch and not BATCH_API:
+        raise _bad(
+            "batch", "This server does not use the batch API yet.", "Leave it out: the calls are made one by one."
+        )
+    if batch and setting.provider == ModelProvider.RECORDED:
+        raise _bad("batch", "Recorded answers come at once.", "Leave it out.")
+    return batch
 
 
 def _row(context: Context, material: Material, revision: Revision, verdict: Verdict, repeat: int, by: str) -> Judgement:

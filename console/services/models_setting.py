@@ -11,7 +11,7 @@ from django.db.models import Max
 
 from console import providers
 from console.models import ArtifactText, Guideline, Inventory, ModelProvider, ModelRole, ModelSetting, Rubric, Status
-from console.providers import ChatModel, ProviderError, recorded
+from console.providers import BatchModel, ChatModel, ProviderError, recorded
 from console.providers.keys import KEY_HINT, KEY_NAME, secret
 from console.services import audit
 from console.services.actor import Actor
@@ -75,6 +75,14 @@ def chat_of(setting: ModelSetting) -> ChatModel:
     """The model behind a setting. Raises Unavailable with the mend (no key on this server)."""
     try:
         return providers.get_chat(setting)
+    except ProviderError as error:
+        raise Unavailable(error.message, field="key_name") from error
+
+
+def batches_of(setting: ModelSetting) -> BatchModel:
+    """The batch API of a setting's server. Raises Unavailable with the mend."""
+    try:
+        return providers.get_batches(setting)
     except ProviderError as error:
         raise Unavailable(error.message, field="key_name") from error
 

@@ -11,6 +11,11 @@ from typing import Any, Protocol
 
 from console.models import Inventory, Role, Run, RunKind
 
+# An outcome's code where the provider has the call and has not done it yet: the item goes back for ``retry_after`` seconds, no
+# attempt is counted and nothing is recorded. A kind that gives it has ``claim_size(run)``: items claimed at a time in place of
+# ``batch`` and of the limits per minute, or None where they hold.
+PENDING = "pending"
+
 
 @dataclass(frozen=True)
 class ItemDraft:
@@ -42,6 +47,7 @@ class Usage:
     tokens_cached: int = 0
     artifact: int | None = None
     recorded: bool = False
+    discount: float = 1.0  # part of the price that is asked for it: .5 in OpenAI's batch API
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ from console.services.ingest_artifacts import import_artifacts
 from console.services.ingest_conversations import import_conversations
 from console.services.ingest_judgements import import_judgements
 from console.services.judge_scope import Version, read_scope
+from sq_core import conversation as log
 from sq_core.readers import JudgementRow
 from tests import make, scripted
 from tests.make import TALKS, TEXTS, World
@@ -503,7 +504,7 @@ def test_a_forecast_reckons_with_real_prompts_and_leaves_an_unknown_price_unknow
 def test_a_long_plan_streams_with_few_queries(world: World, server: scripted.Server) -> None:
     import_conversations(
         world.inventory,
-        [judge.log.Conversation(f"long-{n}", make.messages([f"message {k}" for k in range(5)])) for n in range(600)],
+        [log.Conversation(f"long-{n}", make.messages([f"message {k}" for k in range(5)])) for n in range(600)],
         by=SYSTEM,
     )
     params = judge.KIND.check(world.inventory, {}, {})
