@@ -60,6 +60,21 @@ def load_sample(*, by: Actor, progress: Progress | None = None) -> bool:
     return True
 
 
+def load_bare(slug: str, *, by: Actor, name: str = "") -> Inventory:
+    """Another inventory of the sample's policies and conversations, with nothing else: no examples, no judgements, no fit.
+
+    The recorded models know its texts, so the whole loop (generate, judge, mine, promote, calibrate) runs on it without a
+    key. Raises what `create_inventory` raises.
+    """
+    inventory = create_inventory(slug, by=by, name=name or f"{NAME}, from nothing", encoder=ENCODER)
+    sample_vectors.restore(inventory.encoder_id)
+    _whole(import_artifacts(inventory, FILES / "policies.jsonl", by=by))
+    _whole(import_conversations(inventory, FILES / "conversations.jsonl", by=by))
+    embed.embed_states(inventory)
+    inventory.refresh_from_db()
+    return inventory
+
+
 def _steps(inventory: Inventory, say: Progress, *, by: Actor) -> list[tuple[str, Callable[[], object]]]:
     """What is done in order, each step safe to repeat."""
     exemplars, judgements = FILES / "exemplars_generated.jsonl", FILES / "judgements.jsonl"

@@ -6,8 +6,11 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET, require_POST
 
-from console.permissions import Request, inventories_of, role_of, signed_in
+from console.models import Inventory, Role
+from console.permissions import Request, actor_of, inventories_of, role_of, signed_in
 from console.presenters import tour
+from console.services import accounts, sample
+from console.services.errors import Conflict
 from console.views.frame import say
 
 YEAR = 365 * 24 * 3600
@@ -47,6 +50,28 @@ def go(request: Request, step: str) -> HttpResponse:
     if step in tour.OPENED:
         request.session[tour.SESSION] = sorted({*request.session.get(tour.SESSION, []), step})
     return redirect(pages[step])
+
+
+LOOP_SLUGS = 20
+
+
+@require_POST
+@signed_in
+def loop(request: Request) -> HttpResponse:
+    """A copy of the sample's policies and conversations with nothing else, for whoever may write in the sample."""
+    steps = tour.progress(request.user, request.session.get(tour.SESSION, []))
+    role = role_of(request.user, steps.inventory) if steps.inventory else None
+    if role is None or not role.includes(Role.AUTHOR):
+        raise Http404
+    by = actor_of(request)
+    taken = set(Inventory.objects.filter(slug__startswith="sky-loop").values_list("slug", flat=True))
+    free = [slug for n in range(1, LOOP_SLUGS + 1) if (slug := f"sky-loop-{n}") not in taken]
+    if not free:
+        raise Conflict(_("There are enough copies."), hint=_("Go on in one of them."))
+    made = sample.load_bare(free[0], by=by)
+    accounts.set_role(request.user, made, Role.ADMIN, by=by)
+    say(request, _("A copy without examples and judgements. Generate, judge, mine: every run kind works, recorded."))
+    return redirect("runs", inv=made.slug)
 
 
 @require_POST

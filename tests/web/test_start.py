@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from django.urls import reverse
 
-from console.models import Change, Inventory
+from console.models import Change, Inventory, Membership
 from console.presenters import tour
 from console.services import curate
 from console.services.plan import Step
@@ -106,3 +106,15 @@ def test_other_inventories_do_not_offer_them(world: make.World, signed_in: Any) 
 def test_the_tour_names_the_sample_s_own_missed_turn(name: str) -> None:
     assert name in {tour.POLICY, tour.CONVERSATION}
     assert (tour.INVENTORY, tour.TURN) == ("sky-airline", 0)
+
+
+def test_an_author_makes_a_copy_for_the_whole_loop(sample: make.World, signed_in: Any) -> None:
+    assert signed_in(sample.viewer).post("/start/loop/").status_code == 404
+    assert "The whole loop, from nothing" not in signed_in(sample.viewer).get("/start/").content.decode()
+    client = signed_in(sample.author)
+    assert "The whole loop, from nothing" in client.get("/start/").content.decode()
+    assert client.post("/start/loop/")["Location"] == "/i/sky-loop-1/runs/"
+    made = Inventory.objects.get(slug="sky-loop-1")
+    assert (made.artifacts.count(), made.conversations.count(), made.release) == (36, 51, made.live_release)
+    assert Membership.objects.get(user=sample.author, inventory=made).role == "admin"
+    assert client.post("/start/loop/")["Location"] == "/i/sky-loop-2/runs/"

@@ -1,4 +1,4 @@
-"""``load_sample [--reset]``: the shipped inventory ``sky-airline`` and the demo's people, once."""
+"""``load_sample [--reset] [--bare SLUG]``: the shipped inventory ``sky-airline`` and the demo's people, once."""
 
 from typing import Any
 
@@ -17,7 +17,18 @@ class Command(ServiceCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--reset", action="store_true", help="first remove the sample with all that was done in it")
 
+        parser.add_argument(
+            "--bare",
+            metavar="SLUG",
+            help="only make an inventory of its policies and conversations: for the whole loop",
+        )
+
     def run(self, **options: Any) -> None:
+        if options["bare"]:
+            made = sample.load_bare(options["bare"], by=SYSTEM)
+            ensure_demo_users(made, by=SYSTEM)
+            self.say(f"Inventory {made.slug} made: policies and conversations of the sample, nothing fitted yet.")
+            return
         if options["reset"] and sample.remove_sample(by=SYSTEM):
             self.say("The sample inventory was removed.")
         with Bars("sample: ") as progress:
