@@ -55,6 +55,7 @@ class Judgement(models.Model):
     prefix_digest = models.CharField(max_length=64)
     digest_computed = models.BooleanField(default=False)  # the file brought none: computed here, so it proves nothing
     by = models.CharField(max_length=150, blank=True)
+    chosen = models.BooleanField(default=False)  # judged because it was likely to be relevant: no figure may rest on it
     at = models.DateTimeField(auto_now_add=True)
 
     objects = JudgementQuerySet.as_manager()

@@ -112,6 +112,7 @@ class RunItem(models.Model):
     lease_until = models.DateTimeField(null=True)
     not_before = models.DateTimeField(null=True)
     attempts = models.PositiveSmallIntegerField(default=0)
+    forgiven = models.PositiveSmallIntegerField(default=0)  # attempts before a person asked for another try
     error_code = models.CharField(max_length=40, blank=True)
     error = models.CharField(max_length=500, blank=True)
     result = models.JSONField(null=True)
