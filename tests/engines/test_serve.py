@@ -1,4 +1,4 @@
-"""`manage.py serve`, as `make up` runs it: answers, becomes ready, stops on Ctrl-C and leaves no listener."""
+"""`manage.py serve`, as `make up` runs it: answers, becomes ready, outlives its web server, stops and leaves no listener."""
 
 import json
 import os
@@ -41,6 +41,24 @@ def wait_for(url: str, process: "subprocess.Popen[str]", *, seconds: float) -> d
         time.sleep(0.2)
 
 
+def kill_web(supervisor: int, role: str) -> None:
+    """SIGKILL to the web server's first process, or to the one of its children that answers; both are gone afterwards."""
+
+    def children(of: int) -> list[int]:
+        rows = subprocess.run(["ps", "-eo", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
+        found = [row.split(maxsplit=2) for row in rows.splitlines()]
+        return [int(pid) for pid, parent, *words in found if int(parent) == of and "granian" in "".join(words)]
+
+    deadline = time.monotonic() + 60
+    while not ((first := children(supervisor)) and (workers := children(first[0]))):
+        assert time.monotonic() < deadline, "no web server"
+        time.sleep(0.1)
+    os.kill(first[0] if role == "first" else workers[0], signal.SIGKILL)
+    while any(Path(f"/proc/{pid}").exists() for pid in (first[0], *workers)):
+        assert time.monotonic() < deadline, "it lives on unsupervised"
+        time.sleep(0.05)
+
+
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
     kept = {
@@ -54,7 +72,9 @@ def environment(tmp_path: Path) -> dict[str, str]:
     }
 
 
-def test_it_becomes_ready_and_stops_on_ctrl_c(environment: dict[str, str], tmp_path: Path) -> None:
+def test_it_becomes_ready_replaces_a_killed_web_server_and_stops_on_ctrl_c(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
     base = f"http://127.0.0.1:{environment['PORT']}"
     with (tmp_path / "serve.log").open("w") as log:
         process = subprocess.Popen(
@@ -65,6 +85,9 @@ def test_it_becomes_ready_and_stops_on_ctrl_c(environment: dict[str, str], tmp_p
             assert wait_for(f"{base}/healthz", process, seconds=120) == {"status": "ok"}
             ready = wait_for(f"{base}/readyz", process, seconds=120)
             assert ready == dict.fromkeys(["status", "database", "broker", "encoder", "worker"], "ok")
+            for role in ("first", "worker"):
+                kill_web(process.pid, role)
+                assert wait_for(f"{base}/healthz", process, seconds=60) == {"status": "ok"}
             os.killpg(process.pid, signal.SIGINT)
             assert process.wait(20) == 0  # what a person waits for, and what a service manager grants
         finally:

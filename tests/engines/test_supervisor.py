@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from console.management.supervisor import Program, Supervisor
+from console.management.supervisor import GIVEN_UP_AFTER, Program, Supervisor, restart_wait
+from tests.engines.servers import free_port
 
 pytestmark = [pytest.mark.engines, pytest.mark.timeout(60)]
 PYTHON = sys.executable
@@ -83,11 +84,52 @@ def test_an_ended_program_starts_again_after_a_growing_wait(tmp_path: Path) -> N
     assert lines[:2] == ["worker ended with status 3: again in 1 s", "worker ended with status 3: again in 2 s"]
 
 
-def test_when_the_essential_program_ends_everything_ends_with_its_status() -> None:
+def test_an_essential_program_that_cannot_be_kept_alive_ends_everything_with_its_status() -> None:
     lines: list[str] = []
     programs = [Program("web", [PYTHON, "-c", "raise SystemExit(7)"], essential=True), Program("worker", FOREVER)]
-    assert Supervisor(programs, say=lines.append).run() == 7
-    assert lines == ["web ended with status 7: stopping the rest"]
+    assert Supervisor(programs, first_restart_s=0.01, say=lines.append).run() == 7
+    assert lines == [
+        *["web ended with status 7: again in 0 s"] * (GIVEN_UP_AFTER - 1),
+        "web ended with status 7",
+        f"web ended {GIVEN_UP_AFTER} times in a row: stopping the rest",
+    ]
+
+
+def test_what_a_killed_program_left_of_its_group_is_stopped_before_it_starts_again(tmp_path: Path) -> None:
+    """As granian: the first process dies, the one that serves lives on, deaf to SIGTERM, and holds the port."""
+    port = free_port()
+    note = tmp_path / "starts"
+    serve = (
+        "import signal, socket, sys, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); s = socket.socket(); "
+        f"s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1); s.bind(('127.0.0.1', {port})); s.listen(); "
+        f"open({str(note)!r}, 'a').write(f'{{sys.argv[1]}} '); time.sleep(600)"
+    )
+    lead = f"import os, subprocess, sys; sys.exit(subprocess.call([sys.executable, '-c', {serve!r}, str(os.getpid())]) != 0)"
+    lines: list[str] = []
+    supervisor = Supervisor(
+        [Program("web", [PYTHON, "-c", lead], essential=True), Program("worker", FOREVER)],
+        first_restart_s=0.1, grace_s=1.0, say=lines.append,
+    )  # fmt: skip
+    killed: list[int] = []
+
+    def kill_the_first_then_wait_for_the_second() -> bool:
+        leaders = [int(pid) for pid in note.read_text().split()] if note.exists() else []
+        if leaders and not killed:
+            killed.append(leaders[0])
+            os.kill(leaders[0], signal.SIGKILL)
+        return len(leaders) >= 2
+
+    assert run_until(kill_the_first_then_wait_for_the_second, supervisor) == 0
+    assert len(note.read_text().split()) == 2, "the second could not take the port"
+    assert lines == ["web ended with status -9: again in 0 s"]
+    deadline = time.monotonic() + 5
+    while (left := [g for g in map(int, note.read_text().split()) if alive(-g)]) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not left, "a group outlived the supervisor"
+
+
+def test_the_wait_stays_bounded_however_often_a_program_ended() -> None:
+    assert [restart_wait(n) for n in (1, 2, 5, 6, 1_025, 10**9)] == [1, 2, 16, 30, 30, 30]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's parent-death signal is Linux's")
