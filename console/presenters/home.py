@@ -2,15 +2,18 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
-from django.db.models import Max
+from django.db.models import Max, Q
+from django.utils import timezone
 
-from console.models import Change, Heartbeat, Inventory, User
+from console.models import Change, Heartbeat, Inventory, Run, RunState, User
+from console.presenters import run_words, runs, schedules
 from console.presenters.changes import ChangeGroup, change_rows, grouped
 from console.presenters.policies import Row
 
 SHOWN, READ = 6, 100
+WEEK = timedelta(days=7)
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,35 @@ def activity(inventory: Inventory, reader: User, since: datetime | None) -> Acti
     count = fresh.count()
     read = change_rows(inventory, (fresh if count else changes)[:READ], technical=reader.technical_terms)
     return Activity(grouped(read)[:SHOWN], since, count)
+
+
+@dataclass(frozen=True)
+class Runs:
+    """What is at work, what ended badly or waits for somebody since the reader was last here, and how the loop stands."""
+
+    moving: list[runs.Row]
+    wanting: list[runs.Row]
+    some: bool
+    loop: schedules.Loop | None
+    last_worker: datetime | None
+    nobody_works: bool
+
+
+def runs_card(inventory: Inventory, since: datetime | None, *, technical: bool = False) -> Runs:
+    """Without a last visit: of the last week."""
+    every = Run.objects.filter(inventory=inventory).select_related("schedule").order_by("-pk")
+    stopped = Q(state__in=[RunState.GAPS, RunState.FAILED], finished_at__gt=since or timezone.now() - WEEK)
+    wanting = list(every.filter(stopped | Q(state__in=[RunState.CAPPED, RunState.PAUSED]))[:SHOWN])
+    moving = list(every.filter(state__in=run_words.MOVING)[:SHOWN])
+    rows = {row.run.pk: row for row in runs.rows(inventory, [*moving, *wanting], technical=technical)}
+    return Runs(
+        moving=[rows[run.pk] for run in moving],
+        wanting=[rows[run.pk] for run in wanting],
+        some=bool(rows) or every.exists(),
+        loop=schedules.loop(inventory),
+        last_worker=last_worker(),
+        nobody_works=runs.nobody_works(),
+    )
 
 
 def last_worker() -> datetime | None:

@@ -210,6 +210,195 @@ ACTIONS: dict[str, Text | Label] = {
     "import": _("Imported"),
 }
 
+# What a run does, by its kind; the line says what comes of it.
+RUN_KINDS: dict[str, Label] = {
+    "generate": Label(
+        _("Write examples"),
+        _("Generate"),
+        _("A model writes messages that need a policy, and look-alikes, from its text."),
+    ),
+    "judge": Label(
+        _("Review turns"),
+        _("Judge"),
+        _("The AI reviewer scores turns from 1 to 5 for every policy, from the chat so far."),
+    ),
+    "mine": Label(
+        _("Find examples in chats"),
+        _("Mine"),
+        _("Suggests reviewed messages as examples: where a policy became relevant, and its look-alikes."),
+    ),
+    "import": Label(_("Import"), _("Import"), _("Reads a file into this inventory.")),
+    "score": Label(
+        _("Work out selections"),
+        _("Score"),
+        _("What would have been selected at every logged turn under one release, kept for the record."),
+    ),
+    "evaluate": Label(
+        _("Measure"), _("Evaluate"), _("The table of methods on the reviewed turns: caught, needed when shown, kept.")
+    ),
+    "calibrate": Label(
+        _("Choose the cut-off"), _("Calibrate"), _("The highest cut-off that still catches the share to catch.")
+    ),
+}
+
+RUN_STATES: dict[str, Label] = {
+    "planning": Label(_("Planning"), _("Planning"), _("Its items are being written down.")),
+    "queued": Label(_("Queued"), _("Queued"), _("Accepted; a worker starts it.")),
+    "running": Label(_("Running"), _("Running"), _("Items are being done.")),
+    "waiting": Label(_("Waiting for quota"), _("Waiting for quota"), _("It goes on by itself at the time named.")),
+    "paused": Label(_("Paused"), _("Paused"), _("Somebody stopped it; it goes on when resumed.")),
+    "capped": Label(_("Paused by its cap"), _("Paused by its cap"), _("It goes on when the cap is raised.")),
+    "stalled": Label(
+        _("Stalled"), _("Stalled"), _("A worker was lost. Its items were given back; the next worker takes them.")
+    ),
+    "cancelling": Label(
+        _("Cancel requested"), _("Cancel requested"), _("What is in flight ends first, then it is cancelled.")
+    ),
+    "cancelled": Label(_("Cancelled"), _("Cancelled"), _("What had ended stays; the rest was not done.")),
+    "complete": Label(_("Complete"), _("Complete"), _("Every item was done.")),
+    "gaps": Label(_("Complete with gaps"), _("Complete with gaps"), _("Some items failed; the others were done.")),
+    "failed": Label(_("Failed"), _("Failed"), _("Nothing was done, or it was given up.")),
+}
+
+# Why an item failed, or was tried again.
+RUN_ERRORS: dict[str, Text] = {
+    "rate_limited": _("429: asked to wait"),
+    "server_error": _("Server error"),
+    "timeout": _("No answer in time"),
+    "connection": _("Connection lost"),
+    "refused": _("Refused by the server"),
+    "no_key": _("No key on this server"),
+    "bad_answer": _("No chat answer"),
+    "unknown_input": _("Nothing recorded for it"),
+    "empty": _("Empty reply"),
+    "cut": _("Reply cut by the output limit"),
+    "bad_json": _("Bad JSON"),
+    "wrong_shape": _("Wrong shape"),
+    "wrong_ids": _("Wrong ids"),
+    "out_of_range": _("Out of range"),
+    "lost": _("Worker lost"),
+    "unavailable": _("A needed part was away"),
+    "not_embedded": _("No vectors yet"),
+    "no_centre": _("No fitted policy"),
+    "gone": _("Erased meanwhile"),
+    "error": _("Error"),
+}
+
+# What a run is asked for, by the names that its scope and params have.
+RUN_OPTIONS: dict[str, Text] = {
+    "artifacts": _("Policies"),
+    "conversations": _("Conversations"),
+    "scenarios": _("Scenarios"),
+    "channel": _("Channel"),
+    "since": _("Chats since"),
+    "until": _("Chats until"),
+    "sample": _("Random part"),
+    "but_not": _("But not"),
+    "by_margin": _("Chats with the highest match strength"),
+    "unjudged_only": _("Only what is not reviewed yet"),
+    "protocol": _("Table"),
+    "labels": _("What counts as needed"),
+    "encoders": _("Text readers"),
+    "target": _("Share to catch"),
+    "release": _("Release"),
+    "per_call": _("Policies per call"),
+    "repeat_sample": _("Share reviewed twice"),
+    "seed": _("Seed of the random choices"),
+    "guideline": _("Guideline"),
+    "judge": _("AI reviewer"),
+    "prompt_version": _("Prompt version"),
+    "rule": _("A chat is read"),
+    "recipe": _("Messages taken"),
+    "mode": _("What to look for"),
+    "negatives_per_signal": _("Don't-show examples per show example"),
+    "max_irrelevant": _("Highest score of a don't-show example"),
+    "max_candidates": _("Suggestions per policy, at most"),
+    "auto_promote": _("Taken into use by itself, per policy"),
+    "quiet_hours": _("Hours until a chat counts as ended"),
+    "m": _("Examples per side"),
+    "generate.mode": _("How many"),
+    "rounds": _("Rounds at most"),
+    "neighbours": _("Neighbours named to the model"),
+    "batch": _("As a batch, at a lower price"),
+    "again": _("Also policies whose text has not changed"),
+}
+
+# What stands in them, where it is a word of ours.
+RUN_VALUES: dict[str, Text] = {
+    "as-judged": _("as it was scored"),
+    "running-max": _("the highest score so far in the chat"),
+    "plain": _("the usual way"),
+    "covered": _("round by round, until new ones are already known"),
+    "adversarial": _("what is selected most wrongly now"),
+    "paper": _("where a policy became relevant, and the nearest look-alikes"),
+    "states": _("every reviewed message"),
+    "whole_conversation": _("whole, once it has ended"),
+    "running": _("message by message, as it goes on"),
+}
+
+# The tables of an evaluation, by what they compare.
+PROTOCOLS: dict[str, Text] = {
+    "operating-point": _("Methods at the same share caught"),
+    "mined": _("Examples from real chats against those written by AI"),
+    "ablations": _("What each part of the method adds"),
+    "pooling-stress": _("What of the chat counts"),
+    "decomposition": _("Where the gain comes from"),
+    "cost": _("Tokens and time per turn"),
+    "ceiling": _("What no examples could reach"),
+    "saturation": _("How many examples are enough"),
+    "expiry": _("Switching off what has no new reason"),
+    "capabilities": _("Skills and tools"),
+    "ownership": _("What a policy's own examples do"),
+}
+
+# The methods that its tables compare, and the heads of their columns.
+METHODS: dict[str, Label] = {
+    "cosine-text": Label(_("Similarity to the policy's text"), "cosine-text"),
+    "cosine-signals": Label(_("Similarity to the nearest show example"), "cosine-signals"),
+    "topk-text": Label(_("The K nearest, by text"), "topk-text"),
+    "topk-signals": Label(_("The K nearest, by show example"), "topk-signals"),
+    "sq-generated": Label(_("Show and don't-show examples, written by AI"), "sq-generated"),
+    "sq-mined-paper": Label(_("… from real chats, as in the paper"), "sq-mined-paper"),
+    "sq-mined": Label(_("… from real chats, the usual way"), "sq-mined"),
+    "sq-mined-balanced": Label(_("… from real chats, balanced"), "sq-mined-balanced"),
+    "sq-mined-positives-only": Label(_("… from real chats, show examples only"), "sq-mined-positives-only"),
+    "sq-mined-negatives-only": Label(_("… from real chats, don't-show examples only"), "sq-mined-negatives-only"),
+    "sq-mixed": Label(_("… by AI and from real chats"), "sq-mixed"),
+    "cosine-signals-mined": Label(_("Similarity to the nearest real show example"), "cosine-signals-mined"),
+}
+EVALUATION_HEADS: dict[str, Text] = {
+    "method": _("Method"),
+    "world": _("Policies without material"),
+    "encoder": _("Text reader"),
+    "k": _("K"),
+    "precision_at_r90": _("Needed when shown, at 90 % caught"),
+    "kept": _("Kept of all"),
+    "coverage": _("Policies covered"),
+    "auprc": _("Area under the curve"),
+    "theta": _("Cut-off"),
+    "sd": _("Spread"),
+}
+
+START_OUTCOMES: dict[str, Text] = {
+    "started": _("started"),
+    "skipped": _("skipped: the one before had not ended"),
+    "missed": _("missed: nobody was there"),
+    "refused": _("refused"),
+}
+
+# Which models an inventory's runs call, by what they do.
+MODEL_ROLES: dict[str, Label] = {
+    "generator": Label(_("Writer of examples"), _("Generator"), _("Writes messages from a policy's text.")),
+    "judge": Label(_("AI reviewer"), _("Judge"), _("Scores turns from 1 to 5.")),
+}
+
+# Where money went: a run's kind, or one of these.
+SPEND_SOURCES: dict[str, Text] = {
+    "embed": _("Reading texts"),
+    "playground": _("Playground"),
+    "trial": _("Trying a model"),
+}
+
 
 def term(name: str, *, technical: bool = False) -> str:
     """The word for ``name`` on a page; an unknown name is a programming error and raises KeyError."""
@@ -230,3 +419,45 @@ def action(name: str, kind: str = "", *, technical: bool = False) -> str:
     if isinstance(found, Label):
         return found.text(technical=technical)
     return str(found or name.replace("_", " ").replace("-", " ").capitalize())
+
+
+def run_kind(name: str, *, technical: bool = False) -> str:
+    return RUN_KINDS[name].text(technical=technical)
+
+
+def run_error(code: str) -> str:
+    """Unknown codes read as they are stored, with spaces."""
+    return str(RUN_ERRORS.get(code, code.replace("_", " ").capitalize()))
+
+
+def spend_source(name: str, *, technical: bool = False) -> str:
+    """What a ledger row's ``source`` is called; an unknown one reads as it is stored."""
+    if name in RUN_KINDS:
+        return run_kind(name, technical=technical)
+    return str(SPEND_SOURCES.get(name, name))
+
+
+def run_option(name: str, kind: str = "") -> str:
+    """What a part of a run's scope or params is called; an unknown one reads as it is stored, with spaces."""
+    return str(RUN_OPTIONS.get(f"{kind}.{name}", RUN_OPTIONS.get(name, name.replace("_", " ").capitalize())))
+
+
+def run_value(value: str) -> str:
+    return str(RUN_VALUES.get(value, value))
+
+
+def protocol(name: str) -> str:
+    """What a table of the evaluation compares; one without words of ours by its name."""
+    return str(PROTOCOLS.get(name, name))
+
+
+def method(name: str, *, technical: bool = False) -> str:
+    return METHODS[name].text(technical=technical) if name in METHODS else name
+
+
+def evaluation_head(name: str) -> str:
+    return str(EVALUATION_HEADS.get(name, name.replace("_", " ")))
+
+
+def model_role(name: str, *, technical: bool = False) -> str:
+    return MODEL_ROLES[name].text(technical=technical)

@@ -211,11 +211,16 @@ def meter(value: float | None, target: float | None = None, width: int = 64) -> 
 
 @register.simple_tag
 def delta(before: float | None, after: float | None, kind: str = "percent") -> SafeString:
-    """``89 % → 93 %``, coloured by direction; ``kind``: percent, signed or count."""
-    show: dict[str, Callable[[float | None], str]] = {"percent": percent, "signed": signed, "count": count}
+    """``89 % → 93 %``, coloured by direction; ``kind``: percent, signed (signed3 with three digits) or count."""
+    show: dict[str, Callable[[float | None], str]] = {
+        "percent": percent,
+        "signed": signed,
+        "signed3": lambda value: signed(value, 3),
+        "count": count,
+    }
     first, second = show[kind](before), show[kind](after)
     css = "same" if before is None or after is None or first == second else "up" if after > before else "down"
-    if kind == "signed" and css != "same":
+    if kind.startswith("signed") and css != "same":
         css = "plain"  # a cut-off that moves is neither good nor bad
     return format_html(
         '<span class="delta {}">{} <span aria-hidden="true">→</span><span class="visually-hidden">{}</span> {}</span>',

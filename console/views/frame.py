@@ -12,7 +12,7 @@ from django.utils.functional import Promise, SimpleLazyObject
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import gettext_lazy as _
 
-from console.models import Inventory, OperatingPoint
+from console.models import Inventory, OperatingPoint, Role, Run
 from console.permissions import inventories_of, last_inventory
 
 THEMES = ("light", "dark")
@@ -27,6 +27,7 @@ class Entry:
     key: str = ""
     names: tuple[str, ...] = ()
     group: bool = False  # a hairline above
+    needs: Role = Role.VIEWER
 
 
 # In this order on every page. An entry appears once its page exists.
@@ -40,10 +41,10 @@ NAVIGATION = (
     Entry("agreement", _("Agreement"), "g a"),
     Entry("evaluation", _("Evaluation"), "", ("evaluation-",)),
     Entry("releases", _("Releases"), "", ("release-", "undo"), group=True),
-    Entry("runs", _("Runs"), "g r", ("run",)),
+    Entry("runs", _("Runs"), "g r", ("run", "run-", "schedules", "schedule", "schedule-", "costs")),
     Entry("data", _("Data")),
     Entry("audit", _("Audit")),
-    Entry("settings", _("Settings")),
+    Entry("settings-models", _("Settings"), "", ("settings-",), needs=Role.ADMIN),
 )
 
 # The `?` sheet. Page-specific keys are on their buttons (data-key) and come after these.
@@ -80,6 +81,7 @@ OWN_KEYS = (
 
 def navigation(request: HttpRequest) -> list[dict[str, Any]]:
     inventory: Inventory = request.inventory  # type: ignore[attr-defined]
+    role: Role = getattr(request, "role", Role.VIEWER)
     known = get_resolver().reverse_dict
     match = request.resolver_match
     name = (match.url_name if match else None) or ""
@@ -93,12 +95,17 @@ def navigation(request: HttpRequest) -> list[dict[str, Any]]:
             or any(name == n or (n.endswith("-") and name.startswith(n)) for n in entry.names),
         }
         for entry in NAVIGATION
-        if entry.route in known
+        if entry.route in known and role.includes(entry.needs)
     ]
 
 
 def operating_point(inventory: Inventory) -> OperatingPoint | None:
     return OperatingPoint.objects.current().filter(inventory=inventory).first()
+
+
+def runs_at_work(inventory: Inventory) -> int:
+    """How many runs of the inventory have not ended and wait for nobody."""
+    return Run.objects.filter(inventory=inventory).working().count()
 
 
 def frame(request: HttpRequest) -> dict[str, Any]:
@@ -118,6 +125,7 @@ def frame(request: HttpRequest) -> dict[str, Any]:
     }
     if inventory is not None:
         context["navigation"] = SimpleLazyObject(lambda: navigation(request))
+        context["runs_at_work"] = SimpleLazyObject(lambda: runs_at_work(inventory))
         context["operating_point"] = SimpleLazyObject(lambda: operating_point(inventory))
     return context
 

@@ -31,7 +31,7 @@ def _activity(request: Request, inventory: Inventory) -> Any:
 
 
 def _runs(request: Request, inventory: Inventory) -> Any:
-    return {"last_worker": cards_of.last_worker()}
+    return cards_of.runs_card(inventory, _since(request), technical=request.user.technical_terms)
 
 
 def _headline(request: Request, inventory: Inventory) -> Any:

@@ -95,7 +95,7 @@ def test_a_card_that_fails_says_so_alone(world: make.World, signed_in: Any, monk
 
 def test_runs_are_not_made_up(world: make.World, signed_in: Any) -> None:
     page = signed_in(world.viewer).get("/i/tiny/?card=runs", headers=HTMX).content.decode()
-    assert "There are none yet." in page
+    assert "No run yet" in page
     assert "No background worker has been seen" in page
 
 

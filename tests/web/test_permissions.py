@@ -25,6 +25,8 @@ def filled(pattern: URLPattern, world: make.World) -> str:
         "change": "abcdefghjkmn",
         "conversation": world.talks["talk-1"].public_id,
         "user_turn": 0,
+        "run": "abcdefghjkmn",
+        "schedule": "abcdefghjkmn",
     }
     wanted = {name: parts[name] for name in pattern.pattern.converters}
     return reverse(str(pattern.name), kwargs={"inv": world.inventory.slug, **wanted})

@@ -1,0 +1,92 @@
+"""Costs: the ledger of one month by source, day, model, policy and run, and as a file."""
+
+import csv
+import zoneinfo
+from collections.abc import Iterator
+from datetime import date
+from typing import Any
+
+from django.http import HttpResponse, HttpResponseBase, StreamingHttpResponse
+from django.shortcuts import render
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_GET
+
+from console.models import Inventory, Role
+from console.permissions import Request, require, wants_part
+from console.presenters import costs as shown
+from console.services import costs
+from console.views.runs import tabs
+
+COLUMNS = (
+    "at", "source", "run", "policy", "model", "prompt_version", "recorded", "tokens_in", "tokens_cached", "tokens_out",
+    "money",
+)  # fmt: skip
+
+
+@require_GET
+@require(Role.VIEWER)
+def costs_page(request: Request, inventory: Inventory) -> HttpResponse:
+    """``?month=2026-03``, in the reader's zone; the newest by default."""
+    zone = _zone()
+    month, months = _month(request, inventory, zone)
+    time = costs.month_of(month.year, month.month, zone)
+    rows = costs.spends(inventory, *time, recorded=False)
+    replayed = costs.spends(inventory, *time, recorded=True)
+    heads = (
+        ("source", _("What for")), ("model", _("Model")), ("day", _("Day")), ("policy", _("Policy")), ("run", _("Run")),
+    )  # fmt: skip
+    technical = request.user.technical_terms
+    total = shown.Row(costs.total(rows))
+    tables = [
+        {
+            "name": name,
+            "head": head,
+            "title": _("By %(what)s") % {"what": head[:1].lower() + head[1:]},
+            "rows": shown.rows(inventory, name, costs.grouped(rows, name, zone), technical=technical),
+        }
+        for name, head in (heads if total.line.calls else ())
+    ]
+    context: dict[str, Any] = {
+        "tabs": tabs(request, inventory, "costs"), "month": month, "months": months, "total": total, "tables": tables,
+        "replayed": shown.rows(inventory, "source", costs.grouped(replayed, "source"), technical=technical),
+        "replayed_n": costs.total(replayed).calls,
+    }  # fmt: skip
+    return render(request, "costs/costs.html#month" if wants_part(request) else "costs/costs.html", context)
+
+
+@require_GET
+@require(Role.VIEWER)
+def costs_file(request: Request, inventory: Inventory) -> HttpResponseBase:
+    """The month's rows as CSV, one per model call; an empty money is an unknown price."""
+    zone = _zone()
+    month, _months = _month(request, inventory, zone)
+    rows = costs.spends(inventory, *costs.month_of(month.year, month.month, zone))
+    response = StreamingHttpResponse(_lines(costs.ledger(rows)), content_type="text/csv; charset=utf-8")
+    name = f"costs-{inventory.slug}-{month:%Y-%m}.csv"
+    response["Content-Disposition"] = f'attachment; filename="{name}"'
+    return response
+
+
+class _Echo:
+    """What csv writes to: gives the line back."""
+
+    def write(self, line: str) -> str:
+        return line
+
+
+def _lines(rows: Iterator[dict[str, Any]]) -> Iterator[str]:
+    writer = csv.writer(_Echo())
+    yield writer.writerow(COLUMNS)
+    for row in rows:
+        yield writer.writerow([shown.safe_cell(row[name]) for name in COLUMNS])
+
+
+def _zone() -> zoneinfo.ZoneInfo:
+    return zoneinfo.ZoneInfo(timezone.get_current_timezone_name())
+
+
+def _month(request: Request, inventory: Inventory, zone: zoneinfo.ZoneInfo) -> tuple[date, list[date]]:
+    months = costs.months(inventory, zone)
+    asked = request.GET.get("month", "")
+    return next((month for month in months if f"{month:%Y-%m}" == asked), months[0]), months
