@@ -45,11 +45,9 @@ from console.services.run_kind import PENDING, Context, Forecast, Item, ItemDraf
 from sq_core.judging import Verdict
 
 PARAMS = ("per_call", "repeat_sample", "seed", "guideline", "batch", "judge", "prompt_version")
-BATCH_API = False  # whether the machinery gives pending items back (`run_kind.PENDING`)
 MOST_PER_CALL = 50
 PROBED = 60  # items whose prompts are built for a forecast
 OUT_FRAME, OUT_EACH = 12, 28  # tokens of a reply, and of each judgement in it: an id, a score, now and then a reason
-CHOSEN = " chosen"  # ends the ``by`` of judgements whose pairs were chosen by margin: no figure may rest on them
 Json = dict[str, Any]
 
 
@@ -62,8 +60,8 @@ def judge_name(chat: ChatModel, rubric: str) -> str:
 
 
 def provenance(run: Run) -> str:
-    """The ``by`` of a run's judgements: which run, and whether its pairs were chosen by margin rather than drawn."""
-    return f"run:{run.public_id}" + (CHOSEN if run.scope.get("by_margin") else "")
+    """The ``by`` of a run's judgements."""
+    return f"run:{run.public_id}"
 
 
 # -------------------------------------------------------------------------------------------------------------- the kind
@@ -259,10 +257,6 @@ def _batch(params: Json, setting: ModelSetting) -> bool:
     batch = params.get("batch", False)
     if not isinstance(batch, bool):
         raise _bad("batch", f"batch is {str(batch)[:40]!r}.", "Give true or false.")
-    if batch and not BATCH_API:
-        raise _bad(
-            "batch", "This server does not use the batch API yet.", "Leave it out: the calls are made one by one."
-        )
     if batch and setting.provider == ModelProvider.RECORDED:
         raise _bad("batch", "Recorded answers come at once.", "Leave it out.")
     return batch
@@ -280,6 +274,7 @@ def _row(context: Context, material: Material, revision: Revision, verdict: Verd
         visible_upto=material.state.message_index,
         prefix_digest=material.state.prefix_digest,
         by=by,
+        chosen=bool(context.run.scope.get("by_margin")),
     )
 
 

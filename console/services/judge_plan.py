@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from console.models import Inventory, ModelProvider, ModelRole, ModelSetting
-from console.services import judge, judge_batch, models_setting, prompts_judge
+from console.services import judge_batch, models_setting, prompts_judge
 from console.services.errors import Invalid
 from console.services.judge import OUT_EACH, OUT_FRAME
 from console.services.judge_plan_log import Column, Judged, Log, Talk, judged_columns, read_log
@@ -44,11 +44,10 @@ class Part:
 
 @dataclass(frozen=True)
 class LabelPlan:
-    """A way to spend the amount. ``runnable`` is false for what this server cannot run yet (the batch API)."""
+    """A way to spend the amount."""
 
     per_call: int
     batch: bool
-    runnable: bool
     parts: tuple[Part, ...]
     artifacts: int  # that take part
     reached: int  # that should have the wanted signals afterwards
@@ -211,12 +210,9 @@ class Planner:
             parts.append(learnt)
         targets = self._log.scope.targets
         self.notes.append(self._log.rates.said())
-        if self._till.batch and not judge.BATCH_API:
-            self.notes.append("The batch API is not run by this server yet: its price and time for comparison.")
         return LabelPlan(
             per_call=self._size,
             batch=self._till.batch,
-            runnable=not self._till.batch or judge.BATCH_API,
             parts=tuple(parts),
             artifacts=len(targets),
             reached=sum(self._expected[target.artifact] >= self._wanted - 1e-9 for target in targets),

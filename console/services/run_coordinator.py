@@ -54,7 +54,7 @@ def take_back(run: Run, kind: Kind, now: datetime) -> int:
     taken = 0
     for item in late:
         mine = RunItem.objects.filter(pk=item.pk, state=ItemState.CLAIMED, claim=item.claim)
-        worn_out = item.attempts >= kind.tries
+        worn_out = item.attempts - item.forgiven >= kind.tries
         message = "The worker that had it was lost."
         changed = mine.update(
             state=ItemState.FAILED if worn_out else ItemState.WAITING,

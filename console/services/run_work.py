@@ -22,17 +22,19 @@ from console.models import Attempt, ItemState, ModelProvider, Run, RunItem, RunS
 from console.models.run import WORKING
 from console.services import limits, runs
 from console.services.errors import ServiceError, Unavailable
-from console.services.run_kind import Context, Item, Kind, Outcome
+from console.services.run_kind import PENDING, Context, Item, Kind, Outcome
 from console.services.run_kinds import kind_of
 
 FIRST_BACKOFF_S, LONGEST_BACKOFF_S = 2.0, 300.0
 QUOTA_TRIES = 50  # a server that asks for patience is given more than one that fails
 RAW_KEPT = 20_000  # characters of an unusable reply
 TYPICAL_TOKENS = 1_500  # of a call, until this run has made some
+SETTLE_AGAIN_S = 30.0
 SHORT_WAIT_S = 5.0  # a shorter wait is slept through, a longer one is left to the coordinator
 PER_THREAD = 8  # items claimed per thread: enough that the database's part of a call is small
 BATCH_S = 10.0  # no call of a batch is begun later than this
 NOT_STARTED = "not_started"
+UNCOUNTED = (NOT_STARTED, PENDING)  # given back as if it had not been taken
 
 
 def work(run_id: int, *, seconds: float = 20.0, on_progress: Callable[[Run], None] | None = None) -> bool:
@@ -116,7 +118,8 @@ def _allowed(run: Run, kind: Kind) -> int:
     """How many calls the caps and the quota leave for this batch; a run that may make none says why in its state."""
     if not kind.calls_model:
         return kind.batch
-    size = min(kind.batch, PER_THREAD * _threads(run))
+    together = claim_size(run) if (claim_size := getattr(kind, "claim_size", None)) else None  # of one batch request
+    size = min(kind.batch, PER_THREAD * _threads(run)) if together is None else together
     each = _typical(run)
     tokens, money = runs.cap_left(run)
     if tokens is not None:
@@ -130,6 +133,8 @@ def _allowed(run: Run, kind: Kind) -> int:
             state=RunState.CAPPED, note="Stopped before a call that its cap might not cover. Raise the cap to go on."
         )
         return 0
+    if together is not None:
+        return size
     taken = 0
     while taken < size:
         wait = limits.take(run.provider, tokens=each)
@@ -272,7 +277,11 @@ def record(run: Run, kind: Kind, context: Context, token: str, done: Sequence[tu
         longest = _send_back(kind, [(rows[i.pk], o) for i, o in mine if not o.ok], now)
         _write_back(rows.values())
         Attempt.objects.bulk_create(
-            [_attempt(rows[i.pk], i, o, now) for i, o in mine if o.code != NOT_STARTED and (not o.ok or i.attempt > 1)],
+            [
+                _attempt(rows[i.pk], i, o, now)
+                for i, o in mine
+                if o.code not in UNCOUNTED and (not o.ok or i.attempt > 1)
+            ],
             ignore_conflicts=True,
         )
         _pay(run, kind, context, done, now)
@@ -309,12 +318,13 @@ def _send_back(kind: Kind, bad: Sequence[tuple[RunItem, Outcome]], now: datetime
     """Items that went wrong wait for another try, or have failed; the longest time a provider asked for (s)."""
     longest = 0.0
     for row, outcome in bad:
-        if outcome.code == NOT_STARTED:
+        if outcome.code in UNCOUNTED:
             row.state, row.claim, row.lease_until, row.attempts = ItemState.WAITING, "", None, row.attempts - 1
+            row.not_before = now + timedelta(seconds=outcome.retry_after) if outcome.retry_after else None
             continue
         row.error_code, row.error = outcome.code[:40], outcome.message[:500]
         quota = outcome.code == "rate_limited"
-        if outcome.again and row.attempts < (QUOTA_TRIES if quota else kind.tries):
+        if outcome.again and row.attempts - row.forgiven < (QUOTA_TRIES if quota else kind.tries):
             pause = outcome.retry_after if outcome.retry_after is not None else backoff(row.attempts)
             row.state, row.claim, row.lease_until = ItemState.WAITING, "", None
             row.not_before = now + timedelta(seconds=pause)
@@ -349,6 +359,8 @@ def _pay(run: Run, kind: Kind, context: Context, done: Sequence[tuple[Item, Outc
     for _, outcome in done:
         for usage in outcome.usage:
             money = Decimal(0) if usage.recorded else price_of(run.provider, usage.tokens_in, usage.tokens_out)
+            if money is not None and usage.discount != 1.0:
+                money *= Decimal(str(usage.discount))
             spends.append(
                 Spend(
                     inventory_id=run.inventory_id,
@@ -412,6 +424,12 @@ def settle(run: Run) -> None:
     )
     if not mine:
         return
-    result = kind_of(run.kind).settle(run)
+    try:
+        result = kind_of(run.kind).settle(run)
+    except ServiceError as error:  # it is safe to repeat, and the coordinator does
+        Run.objects.filter(pk=run.pk).update(
+            settle_until=timezone.now() + timedelta(seconds=SETTLE_AGAIN_S), note=f"Not finished: {error.message}"[:500]
+        )
+        return
     Run.objects.filter(pk=run.pk).update(settled=True, settle_until=None, result=result)
     run.refresh_from_db()

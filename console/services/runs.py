@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Count, Q, QuerySet
+from django.db.models import Count, F, Q, QuerySet
 from django.utils import timezone
 
 from console.models import (
@@ -278,7 +278,7 @@ def retry_failed(run: Run, *, by: Actor) -> int:
     """Send the failed items back, and only those; their number."""
     with transaction.atomic():
         again = run.items.filter(state=ItemState.FAILED).update(
-            state=ItemState.WAITING, attempts=0, not_before=None, error_code="", error="", ended_at=None
+            state=ItemState.WAITING, forgiven=F("attempts"), not_before=None, error_code="", error="", ended_at=None
         )
         if not again:
             raise Conflict("Nothing of this run has failed.", hint="There is nothing to retry.")

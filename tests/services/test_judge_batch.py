@@ -2,16 +2,17 @@
 
 import json
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import Any
 
 import pytest
 from django.utils import timezone
 
 from console import providers
-from console.models import Attempt, Judgement, ModelSetting, Run, RunItem
+from console.models import Attempt, Judgement, ModelSetting, Run, RunItem, Spend
 from console.providers import ProviderError, openai_batch, openai_chat
 from console.providers.openai_batch import pack, unpacked
-from console.services import judge, judge_batch, judge_plan, models_setting, run_kinds, runs
+from console.services import judge, judge_batch, judge_plan, models_setting, run_kinds, run_work, runs
 from console.services.actor import SYSTEM
 from console.services.errors import Invalid
 from console.services.run_kind import PENDING, Item, Outcome
@@ -24,7 +25,6 @@ SCOPE = {"artifacts": ["cancel-order"]}  # 12 calls
 @pytest.fixture
 def server(world: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[scripted.Server]:
     monkeypatch.setitem(run_kinds.KINDS, "judge", judge.KIND)
-    monkeypatch.setattr(judge, "BATCH_API", True)
     with scripted.serve() as found:
         models_setting.set_model(
             world.inventory, "judge", by=SYSTEM, provider="openai", model="m-1", base_url=found.base_url, timeout_s=5.0,
@@ -269,7 +269,7 @@ def test_a_batch_is_forecast_and_planned_at_half_the_price(world: World, server:
     assert plain is not None
     assert half == pytest.approx(plain / 2)
     plans = judge_plan.plans(world.inventory, money=1.0)
-    assert all(plan.runnable for plan in plans)
+    assert any(plan.batch for plan in plans)
     assert plans[1].parts[0].params == {"per_call": 1, "batch": True}
     assert not any("not run by this server" in note for note in plans[1].notes)
 
@@ -284,9 +284,6 @@ def test_a_batch_is_refused_where_it_cannot_be(
         return caught.value.message
 
     assert "batch is 'yes'" in refused(batch="yes")
-    monkeypatch.setattr(judge, "BATCH_API", False)
-    assert "does not use the batch API yet" in refused(batch=True)
-    monkeypatch.setattr(judge, "BATCH_API", True)
     models_setting.set_model(world.inventory, "judge", by=SYSTEM, provider="recorded")
     assert "Recorded answers come at once" in refused(batch=True)
     with pytest.raises(ProviderError, match="there is no batch to send"):
@@ -310,3 +307,22 @@ def test_what_was_answered_is_said_again_as_it_was() -> None:
         judge_batch.Replay("x", failed).complete([], schema={}, schema_name="")
     reply = providers.Reply("hi")
     assert judge_batch.Replay("x", reply).complete([], schema={}, schema_name="") is reply
+
+
+def test_the_machinery_sends_waits_reads_and_pays_half(world: World, server: scripted.Server) -> None:
+    run = new_run(world)
+    run_work.work(run.pk)
+    run.refresh_from_db()
+    assert (run.state, len(server.desk.batches), Attempt.objects.count()) == ("running", 1, 0)
+    waiting = run.items.filter(state="waiting", attempts=0, not_before__gt=timezone.now())
+    assert waiting.count() == 12
+    assert run_work.work(run.pk) is False  # nobody asks before its time
+    assert len(server.desk.batches) == 1
+    server.desk.finish()
+    run.items.update(not_before=None)
+    run_work.work(run.pk)
+    run.refresh_from_db()
+    assert (run.state, run.calls, server.count) == ("complete", 12, 0)
+    assert run.money == Decimal("0.00108")  # 12 × (100 in at 1 and 20 out at 4 a million), at half the price
+    assert set(Spend.objects.values_list("money", flat=True)) == {Decimal("0.00009")}
+    assert not Judgement.objects.filter(by=judge.provenance(run), chosen=True).exists()

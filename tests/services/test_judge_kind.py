@@ -421,9 +421,8 @@ def test_a_choice_by_margin_takes_the_highest_unjudged_columns_and_says_so_in_it
     scope = {"by_margin": {"cancel-order": 2}}
     assert columns(plan(world, scope)) == {(name, "cancel-order") for name in ranked[:2]}
     run = run_judge(world, scope)
-    assert set(Judgement.objects.filter(judge__name=run.params["judge"]).values_list("by", flat=True)) == {
-        f"run:{run.public_id} chosen"
-    }
+    made = Judgement.objects.filter(judge__name=run.params["judge"])
+    assert set(made.values_list("by", "chosen")) == {(f"run:{run.public_id}", True)}
     assert run.result is not None
     assert run.result["judged"] == run.total
     assert columns(plan(world, scope)) == {(name, "cancel-order") for name in ranked[2:4]}
