@@ -175,6 +175,10 @@ class GenerateKind:
             notes=tuple(_notes(list(unchanged), params, setting)),
         )
 
+    def calls_each(self, run: Run) -> int:
+        """Calls that one item may take: caps and limits reckon with them."""
+        return 2 * int(run.params["rounds"]) if run.params["mode"] == "covered" else 1
+
     def prepare(self, run: Run, items: Sequence[Item]) -> Context:
         """The texts, the encoder and the centre; every example there is gets its vector, so that `store` needs no network."""
         inventory = run.inventory

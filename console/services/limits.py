@@ -19,14 +19,14 @@ def _limiter() -> SlidingWindowCounterRateLimiter:
     return SlidingWindowCounterRateLimiter(storage)
 
 
-def take(provider: dict[str, Any], *, tokens: int) -> float:
-    """Take one call of about ``tokens`` out of the provider's quota: 0.0, or the seconds until it is worth asking again.
+def take(provider: dict[str, Any], *, tokens: int, requests: int = 1) -> float:
+    """Take calls of about ``tokens`` in all out of the provider's quota: 0.0, or the seconds until it is worth asking again.
 
     ``provider`` is a run's snapshot of its model setting. A call larger than a whole minute's tokens takes the minute.
     """
     who = f"{provider.get('base_url', '')}|{provider.get('model', '')}|{provider.get('key_name', '')}"
     wanted = [
-        (REQUESTS, provider.get("requests_per_minute"), 1),
+        (REQUESTS, provider.get("requests_per_minute"), requests),
         (TOKENS, provider.get("tokens_per_minute"), max(1, tokens)),
     ]
     limits = [(RateLimitItemPerMinute(most), name, min(cost, most)) for name, most, cost in wanted if most]

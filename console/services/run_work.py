@@ -120,12 +120,13 @@ def _allowed(run: Run, kind: Kind) -> int:
         return kind.batch
     together = claim_size(run) if (claim_size := getattr(kind, "claim_size", None)) else None  # of one batch request
     size = min(kind.batch, PER_THREAD * _threads(run)) if together is None else together
+    calls = calls_each(run) if (calls_each := getattr(kind, "calls_each", None)) else 1  # at most, of one item
     each = _typical(run)
     tokens, money = runs.cap_left(run)
     if tokens is not None:
-        size = min(size, tokens // each)
+        size = min(size, tokens // (each * calls))
     if money is not None and runs.priced(run.provider):
-        price = price_of(run.provider, each, each // 10)
+        price = price_of(run.provider, each * calls, each * calls // 10)
         if price:
             size = min(size, int(money / price))
     if size < 1:
@@ -137,7 +138,7 @@ def _allowed(run: Run, kind: Kind) -> int:
         return size
     taken = 0
     while taken < size:
-        wait = limits.take(run.provider, tokens=each)
+        wait = limits.take(run.provider, tokens=each * calls, requests=calls)
         if not wait:
             taken += 1
         elif taken:
