@@ -5,6 +5,7 @@ from django.urls import URLPattern, URLResolver, include, path
 from console.api.app import api
 from console.views import (
     account,
+    candidates,
     changes,
     conversations,
     costs,
@@ -50,6 +51,11 @@ inventory: list[URLPattern | URLResolver] = [
     path("policies/<slug:key>/versions/<int:number>/rollback/", workbench_versions.rollback, name="policy-rollback"),
     path("policies/<slug:key>/versions/<int:number>/reproduce/", workbench_versions.reproduce, name="policy-reproduce"),
     path("changes/<slug:change>/undo/", changes.undo, name="undo"),
+    # -- candidates
+    path("candidates/", candidates.candidate_list, name="candidates"),
+    path("candidates/decide/", candidates.decide, name="candidates-decide"),
+    path("candidates/preview/", candidates.preview, name="candidates-preview"),
+    path("candidates/apply/", candidates.apply, name="candidates-apply"),
     # -- conversations, why, playground
     path("conversations/", conversations.conversations, name="conversations"),
     path("conversations/<slug:conversation>/", conversations.conversation, name="conversation"),

@@ -62,13 +62,15 @@ def here_of(request: Request, tab: str) -> Here:
 
 
 def elsewhere(address: str, inventory: Inventory) -> str:
-    """The address, when it is a conversation's or a Why page of this inventory: a decision taken there leads back there."""
+    """The address, when it is a conversation's, a Why page or the candidates of this inventory: a decision taken there
+    leads back there.
+    """
     try:
         parts = urlsplit(address)
         match = resolve(parts.path)
     except (ValueError, Resolver404):  # no address at all ("http://["), or none of ours
         return ""
-    ours = match.url_name in {"conversation", "why"} and match.kwargs.get("inv") == inventory.slug
+    ours = match.url_name in {"conversation", "why", "candidates"} and match.kwargs.get("inv") == inventory.slug
     return parts._replace(scheme="", netloc="").geturl() if ours else ""
 
 

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from console.models import Change
-from console.services import artifacts, curate, inventories
+from console.services import artifacts, curate, inventories, run_work, runs
 from console.services.actor import person
 from console.services.plan import Step
 from tests.browser.conftest import Sample
@@ -42,6 +42,9 @@ def addresses(sample: Sample) -> list[tuple[str, str, str]]:
         ("rollback", "publisher", f"{policy}/versions/1/rollback/"),
         ("undo", "publisher", f"{home}/changes/{change.public_id}/undo/"),
         ("undo-cut-off", "publisher", f"{home}/changes/{moved.public_id}/undo/"),
+        ("candidates", "publisher", f"{home}/candidates/?policy={KEY}"),
+        ("candidates-seen", "viewer", f"{home}/candidates/"),
+        ("candidates-none", "publisher", f"{home}/candidates/?source=generated"),
         ("conversations", "publisher", f"{home}/conversations/"),
         ("conversation", "publisher", f"{talk}/?t=2&p={KEY}"),
         ("why", "publisher", f"{talk}/turns/0/why/{KEY}/"),
@@ -71,6 +74,8 @@ def lived_in(sample: Sample) -> None:
     theta = inventories.current_point(sample.inventory).theta
     inventories.update_inventory(sample.inventory, by=by, theta=theta + 0.2, expiry={"others": 3})
     sample.inventory.refresh_from_db()
+    run = runs.create_run(sample.inventory, "mine", by=by, scope={"artifacts": [KEY]})
+    run_work.work(run.pk)
 
 
 def settle(page: Page) -> None:

@@ -1,0 +1,40 @@
+/* Candidates: with a decision the focus goes to the next row that says something else, at the end to the tray. It does not
+   wait for the answer, so that keys can follow each other as fast as they are read. */
+(() => {
+  "use strict";
+
+  let atEnd = false;
+
+  // Before htmx reads the form: a request that waits for the one before it would no longer know which button it was.
+  function keep(form, button) {
+    const field = form.querySelector("input[name=do]") ?? document.createElement("input");
+    Object.assign(field, { type: "hidden", name: "do", value: button.value });
+    form.append(field);
+  }
+
+  document.addEventListener(
+    "submit",
+    (event) => {
+      const row = event.target.closest?.("#cand-list [data-row]");
+      const pressed = event.submitter;
+      if (!row || !pressed || !event.target.matches(".row-actions")) return;
+      keep(event.target, pressed);
+      if (pressed.getAttribute("aria-pressed") === "true") return; // taken back: decide again
+      const all = window.consoleUi.rows();
+      const whole = pressed.value === "reject_cluster";
+      const rest = all.slice(all.indexOf(row) + 1);
+      const next = rest.find((each) => !whole || each.dataset.cluster !== row.dataset.cluster);
+      atEnd = !next;
+      if (next) window.consoleUi.activate(next);
+    },
+    true,
+  );
+
+  document.addEventListener("console:swapped", () => {
+    if (!atEnd) return;
+    const look = document.getElementById("tray-look");
+    if (!look) return;
+    atEnd = false;
+    look.focus();
+  });
+})();

@@ -1,0 +1,127 @@
+"""Suggestions decided on with keys alone: used, turned down, alike ones at once, the best of a policy, taken back."""
+
+from collections.abc import Callable
+from typing import Any
+
+from playwright.sync_api import Page, expect
+
+from console.models import ClassifierVersion, Exemplar, ExemplarStatus
+from console.services import embed, run_work, runs
+from console.services.actor import SYSTEM
+from console.services.artifacts import exemplar_digest
+from console.services.fit import fresh_inventory
+from tests import make
+
+PAGE = "/i/tiny/candidates/?policy=cancel-order"
+
+
+def mined(world: make.World) -> None:
+    run = runs.create_run(fresh_inventory(world.inventory.pk), "mine", by=SYSTEM)
+    run_work.work(run.pk)
+
+
+def focused(page: Page) -> str:
+    return str(page.evaluate("() => document.activeElement?.closest('[data-row]')?.id ?? document.activeElement?.id"))
+
+
+def keys(page: Page, *pressed: str) -> None:
+    for key in pressed:
+        page.keyboard.press(key)
+
+
+def status(row: str) -> str:
+    return Exemplar.objects.get(public_id=row.removeprefix("c-")).status
+
+
+def newest(world: make.World) -> int:
+    return ClassifierVersion.objects.filter(artifact=world.cancel).latest("number").number
+
+
+def test_the_stream_with_keys_alone(world: make.World, page_of: Callable[..., Page], axe: Callable[..., Any]) -> None:
+    mined(world)
+    page = page_of(world.author)
+    page.goto(PAGE)
+    rows = [str(row.get_attribute("id")) for row in page.locator("[data-row]").all()]
+    assert len(rows) == 12
+    keys(page, "j", "a", "r", "s")  # as fast as they are typed: each on the next row
+    assert focused(page) == rows[3]
+    expect(page.locator(f"#{rows[0]} [data-key=a]")).to_have_attribute("aria-pressed", "true")
+    expect(page.locator(f"#{rows[1]} [data-key=r]")).to_have_attribute("aria-pressed", "true")
+    expect(page.locator("#tray")).to_contain_text("3 decisions")
+    keys(page, "k", "s")  # the same key again takes it back
+    expect(page.locator("#tray")).to_contain_text("2 decisions")
+    assert newest(world) == 1
+    axe(page)
+
+    page.reload()  # nothing is lost
+    expect(page.locator("#tray")).to_contain_text("2 decisions")
+    keys(page, "v")
+    strip = page.locator("#strip-tray [data-strip]")
+    expect(strip.get_by_role("heading", level=3)).to_be_focused()
+    expect(strip).to_contain_text("turns start")
+    axe(page)
+    keys(page, "Escape")
+    expect(strip).to_have_count(0)
+    assert focused(page) == "tray-look"
+    keys(page, "v")
+    expect(strip.get_by_role("heading", level=3)).to_be_focused()
+    if strip.get_by_label("Reason", exact=True).count():  # recall would fall: it asks why
+        strip.get_by_label("Reason", exact=True).fill("as the reviewer says")
+        strip.get_by_role("button", name="Apply").click()
+    else:
+        keys(page, "Enter")
+    expect(page.get_by_role("status").filter(has_text="cancel-order: v2 live")).to_be_visible()
+    expect(page.locator("[data-row]")).to_have_count(10)
+    assert (status(rows[0]), status(rows[1])) == (ExemplarStatus.PROMOTED, ExemplarStatus.REJECTED)
+
+    page.get_by_label("Use the best").fill("2")
+    keys(page, "Enter")
+    expect(strip.get_by_role("heading", level=3)).to_be_focused()
+    expect(strip).to_contain_text("2 decisions")
+    if strip.get_by_label("Reason", exact=True).count():
+        strip.get_by_label("Reason", exact=True).fill("the best two")
+        strip.get_by_role("button", name="Apply").click()
+    else:
+        keys(page, "Enter")
+    expect(page.get_by_role("status").filter(has_text="cancel-order: v3 live")).to_be_visible()
+    expect(page.locator("[data-row]")).to_have_count(8)
+    assert newest(world) == 3
+
+    keys(page, "u")
+    expect(page.get_by_role("status").filter(has_text="v4 live")).to_be_visible()
+    expect(page).to_have_url(PAGE)
+    expect(page.locator("[data-row]")).to_have_count(10)
+
+
+def test_alike_ones_are_turned_down_at_once(world: make.World, page_of: Callable[..., Page]) -> None:
+    for text in ("stop the parcel with shoes", "stop the shoes parcel", "a lamp"):
+        embed.vectors(embed.encoder_for(world.inventory), [text])
+        Exemplar.objects.create(
+            artifact=world.cancel, polarity="signal", text=text, text_digest=exemplar_digest(text), source="generated"
+        )
+    page = page_of(world.author)
+    page.goto(PAGE)
+    pair = page.locator("[data-row]").filter(has=page.locator("[data-key=R]"))
+    expect(pair).to_have_count(2)
+    first = str(pair.first.get_attribute("id"))
+    while focused(page) != first:
+        keys(page, "j")
+    keys(page, "Shift+R")
+    expect(page.locator("#tray")).to_contain_text("2 decisions")
+    for row in pair.all():
+        expect(row.locator("[data-key=r]")).to_have_attribute("aria-pressed", "true")
+    after = focused(page)
+    assert after not in {str(row.get_attribute("id")) for row in pair.all()}
+
+
+def test_on_a_phone_it_is_one_column(world: make.World, page_of: Callable[..., Page], axe: Callable[..., Any]) -> None:
+    mined(world)
+    page = page_of(world.author, viewport={"width": 360, "height": 780}, color_scheme="dark")
+    page.goto("/i/tiny/candidates/")
+    assert page.evaluate("document.documentElement.scrollWidth") == 360
+    page.locator("[data-row] [data-key=a]").first.click()
+    expect(page.locator("#tray")).to_contain_text("1 decision")
+    page.locator("#tray-look").click()
+    expect(page.locator("[data-strip]")).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") == 360
+    axe(page)
