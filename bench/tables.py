@@ -1,4 +1,7 @@
-"""Every table of the registry on the judged sets with generated exemplars. Prints; `--only` names protocols."""
+"""Every table of the registry on the judged sets; without generated exemplars those that mined ones suffice for.
+
+Prints; `--only` names protocols.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,8 @@ from sq_core.evaluation.splits import half_of
 
 # Printed by benches of their own: bench.reference, bench.stress.
 ELSEWHERE = {"operating-point", "mined", "pooling-stress"}
+# What a set without generated anti-signals has too.
+FROM_LOGS = {"promise", "calibrated", "coverage-meter"}
 SHAPES = ("artifact", "block", "anti_signals", "pass_mark", "at_recall", "property", "choice", "rule")
 
 
@@ -53,15 +58,17 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=[name for name in PROTOCOLS if name not in ELSEWHERE])
     parser.add_argument("--labels", choices=["as-judged", "running-max"], default="as-judged")
     arguments = parser.parse_args()
-    sets = [each for each in folders() if (each / "exemplars_generated.jsonl").exists()]
-    if not sets:
-        print("tables: skipped (BENCH_DATA names no judged set with generated exemplars)")
-    for folder in sets:
+    if not folders():
+        print("tables: skipped (BENCH_DATA names no judged set)")
+    for folder in folders():
+        made = (folder / "exemplars_generated.jsonl").exists()
+        names = [name for name in arguments.only if made or name in FROM_LOGS]
         encoder = get_encoder("minilm")
         data, extras = load(folder, encoder), Extras(uncentred=load(folder, encoder, centred=False))
-        print(f"\n=== {folder.name}: {len(data.table)} states, {len(set(half_of(data.scenario, 0)))} mining scenarios of "
-              f"{len(set(data.scenario))}")  # fmt: skip
-        for name in arguments.only:
+        mining, scenarios = len(half_of(data.scenario, 0)), len(set(data.scenario))
+        where = f"{folder.parent.name}/{folder.name}"
+        print(f"\n=== {where}: {len(data.table)} states, {mining} mining scenarios of {scenarios}")
+        for name in names:
             print_rows(name, PROTOCOLS[name](data, labels=arguments.labels, extras=extras))
         print_reliability(data)
 

@@ -26,10 +26,10 @@ def compared(data: EvaluationSet, labels: Labels) -> tuple[EvaluationSet, dict[s
     """The artifacts that every fold could fit and that occur, and every method's scores (S, N) of them.
 
     ``sq-mined`` is the default recipe of the rubric that the labels stand for. Without such artifacts the set is whole
-    and has the generated exemplars' methods alone.
+    and has the generated exemplars' methods alone. Methods that can never fire here (no exemplars) are left out.
     """
     data = data.with_labels(labels)
-    tables = generated_scores(data)
+    tables = {name: table for name, table in generated_scores(data).items() if np.isfinite(table).any()}
     everyone, all_columns = frozenset(data.scenario), np.ones(len(data.artifacts), dtype=bool)
     mined, _ = cross_fitted(data, everyone, RECIPES[default_recipe(rubric_of(labels))], all_columns)
     used: Bools = np.asarray(np.isfinite(mined).all(axis=0) & data.relevant.any(axis=0))

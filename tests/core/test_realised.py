@@ -1,5 +1,7 @@
 """The recall promise where θ was not chosen, its tolerance, and the tables that print it."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -78,6 +80,8 @@ def test_our_default_is_compared_on_what_every_fold_could_fit():
     assert used.artifacts == ("cancel", "change", "bags")  # the fourth never occurs
     assert all(table.shape == used.scores.shape for table in tables.values())
     assert np.isfinite(tables[MINED]).all()
+    without = tuple(replace(each, anti_signals=each.anti_signals[:0]) for each in DATA.generated)
+    assert "sq-generated" not in compared(replace(DATA, generated=without), "as-judged")[1]
     nothing, only = compared(make_set(scenarios=2, turns=1), "as-judged")
     assert (len(nothing.artifacts), MINED in only) == (4, False)
 
