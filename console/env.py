@@ -1,5 +1,6 @@
 """Reading the environment: every setting is checked at the start, a bad value stops it with a line naming the setting."""
 
+import errno
 import os
 import secrets
 from pathlib import Path
@@ -49,8 +50,30 @@ def secret_key(directory: Path) -> str:
             raise ImproperlyConfigured("SECRET_KEY is shorter than 32 characters. Use a long random one.")
         return value
     path = directory / "secret_key"
+    try:
+        return _kept_key(path)
+    except OSError as error:
+        raise _unusable(path, error) from error
+
+
+def folder(path: Path) -> Path:
+    """The folder, made where it is missing; one of ``SIGNALBOX_VAR_DIR``'s."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unusable(path, error) from error
+    return path
+
+
+def _unusable(path: Path, error: OSError) -> ImproperlyConfigured:
+    said = "a file is in its place" if isinstance(error, FileExistsError | NotADirectoryError) else error.strerror
+    mend = "Free space there" if error.errno in {errno.ENOSPC, errno.EDQUOT} else "Name a folder that can be written"
+    return ImproperlyConfigured(f"SIGNALBOX_VAR_DIR: {path} cannot be written: {said}. {mend}.")
+
+
+def _kept_key(path: Path) -> str:
     if not path.exists():
-        directory.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         fresh = path.with_suffix(f".{os.getpid()}")
         fresh.touch(mode=0o600)
         fresh.write_text(secrets.token_urlsafe(48), encoding="utf-8")

@@ -13,7 +13,7 @@ from console import env
 BASE_DIR = Path(__file__).resolve().parent.parent
 load_dotenv(BASE_DIR / ".env")
 VAR_DIR = Path(env.text("SIGNALBOX_VAR_DIR", str(BASE_DIR / "var")))
-VAR_DIR.mkdir(parents=True, exist_ok=True)
+env.folder(VAR_DIR)
 
 DEBUG = env.boolean("DEBUG")
 SECRET_KEY = env.secret_key(VAR_DIR)
@@ -126,7 +126,7 @@ _queue = VAR_DIR / "queue"
 CELERY_BROKER_URL = REDIS_URL or "filesystem://"
 if not REDIS_URL:
     for name in ("messages", "processed", "control"):
-        (_queue / name).mkdir(parents=True, exist_ok=True)
+        env.folder(_queue / name)
     CELERY_BROKER_TRANSPORT_OPTIONS = {
         "data_folder_in": str(_queue / "messages"),
         "data_folder_out": str(_queue / "messages"),

@@ -15,6 +15,7 @@ from ninja.errors import HttpError, ValidationError
 
 from console.api import idempotency
 from console.api.rendering import dotted, render
+from console.services.database_trouble import database_trouble
 from console.services.errors import Conflict, Invalid, Malformed, NotFound, ServiceError, Unavailable
 
 logger = logging.getLogger(__name__)
@@ -79,9 +80,18 @@ def as_service_error(error: Exception) -> ServiceError:
         case UnreadablePostError():
             return Malformed("The request's body ended early.", hint="Send it again.")
         case OperationalError():
-            return Busy("The database is busy or away.", hint="Nothing was written. Try again in a moment.")
+            return _refused_by_database(error)
         case _:
             return Broken("Something went wrong on our side.", hint="Report it with the request id.")
+
+
+def _refused_by_database(error: OperationalError) -> Unavailable:
+    trouble = database_trouble(error)
+    if trouble.full:
+        return Unavailable("The server's disk is full.", hint="Nothing was written. Its operator has to free space.")
+    if not trouble.passing:
+        return Unavailable("The database cannot be used as it is.", hint="Its operator finds the reason in the log.")
+    return Busy("The database is busy or away.", hint="Nothing was written. Try again in a moment.")
 
 
 def _invalid(error: ValidationError) -> Invalid:
@@ -107,7 +117,7 @@ def install(api: NinjaAPI) -> None:
 
     def handle(request: HttpRequest, error: Exception | type[Exception]) -> HttpResponse:
         known = as_service_error(cast("Exception", error))
-        if isinstance(known, Broken | Busy):
+        if isinstance(error, OperationalError) or isinstance(known, Broken):
             logger.error("%s %s failed", request.method, request.path, exc_info=cast("Exception", error))
         return answer(request, known)
 

@@ -4,11 +4,12 @@ import sys
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.db import OperationalError, ProgrammingError
+from django.db import DatabaseError, DataError, IntegrityError
 
 from console.models import Inventory
 from console.services import embed
 from console.services.actor import Actor
+from console.services.database_trouble import database_trouble, file_trouble
 from console.services.errors import ServiceError, Unavailable
 from console.services.ingest import Report
 
@@ -27,8 +28,10 @@ class ServiceCommand(BaseCommand):
         except ServiceError as error:
             place = f"{error.field}: " if error.field else ""
             raise CommandError(f"{place}{error.message} {error.hint}".strip()) from error
-        except (OperationalError, ProgrammingError) as error:
-            raise CommandError(f"The database cannot be used: {error}. Run `make setup` first.") from error
+        except (IntegrityError, DataError):  # ours to mend
+            raise
+        except DatabaseError as error:
+            raise refused_by_database(error) from error
 
     def run(self, **options: Any) -> None:
         raise NotImplementedError
@@ -54,6 +57,16 @@ class ServiceCommand(BaseCommand):
             self.stderr.write(f"… the first {SHOWN} of the rows that were not good; {report.rejected} rejected in all")
         if report.rejected and not report.changed and not report.duplicates:
             raise CommandError(f"None of the {report.rejected} {report.kind} could be used.")
+
+
+def refused_by_database(error: DatabaseError) -> CommandError:
+    trouble = database_trouble(error)
+    return CommandError(f"The database cannot be used: {trouble.said}. {trouble.mend}")
+
+
+def refused_by_disk(error: OSError) -> CommandError:
+    trouble = file_trouble(error)
+    return CommandError(f"{trouble.said}. {trouble.mend}")
 
 
 def add_inventory(parser: CommandParser) -> None:

@@ -1,5 +1,6 @@
 """A bad setting stops the start with a line that names it; secrets can come from files."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -42,6 +43,34 @@ def test_a_bad_value_stops_the_start_with_a_line_that_names_the_setting(name: st
     last = done.stderr.strip().splitlines()[-1]
     assert last.startswith("django.core.exceptions.ImproperlyConfigured: ")
     assert name in last
+
+
+@pytest.mark.parametrize("beneath", ["", "/further"])
+def test_a_file_in_the_place_of_the_folder_ends_a_command_with_one_line(tmp_path: Path, beneath: str) -> None:
+    (tmp_path / "var").write_text("")
+    environment = {**os.environ, "SIGNALBOX_VAR_DIR": f"{tmp_path}/var{beneath}"}
+    environment["DJANGO_SETTINGS_MODULE"] = "console.settings"
+    done = subprocess.run(
+        [sys.executable, "manage.py", "serve"],
+        cwd=ROOT, env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert "SIGNALBOX_VAR_DIR" in done.stderr
+    assert str(tmp_path / "var") in done.stderr
+
+
+def test_a_folder_that_cannot_be_written_is_named_with_its_setting(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("SECRET_KEY", raising=False)
+
+    def refused(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(Path, "touch", refused)  # root may write anywhere: the kernel's answer is played
+    with pytest.raises(ImproperlyConfigured, match=r"SIGNALBOX_VAR_DIR: .*secret_key .*Read-only file system"):
+        env.secret_key(tmp_path)
 
 
 def test_a_secret_may_come_from_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -1,7 +1,9 @@
 """The commands: the whole way from an empty inventory to a bundle, and what they say when something is wrong."""
 
+import errno
 import io
 import json
+import os
 import re
 import sys
 from collections.abc import Callable
@@ -146,13 +148,42 @@ def test_what_is_wrong_ends_a_command_with_one_clear_line(world: World, args: tu
         run(*args)
 
 
-def test_a_database_that_was_not_set_up_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("said", "mend"),
+    [
+        ("no such table: console_inventory", "Run `make setup` first."),
+        ("database or disk is full", "Free space where "),
+        ("could not extend file: No space left on device", "Free space where "),
+        ("attempt to write a readonly database", "SIGNALBOX_VAR_DIR"),
+        ("unable to open database file", "SIGNALBOX_VAR_DIR"),
+        ("database is locked", "call again in a moment"),
+        ("disk I/O error", "Check the disk under "),
+        ("database disk image is malformed", "put a backup"),
+        ("connection to server at 127.0.0.1 failed: Connection refused", "DATABASE_URL runs"),
+        ("something new", "DATABASE_URL"),
+    ],
+)
+def test_a_database_that_refuses_is_named_with_the_mend_that_fits(
+    monkeypatch: pytest.MonkeyPatch, said: str, mend: str
+) -> None:
     def none(slug: str) -> Any:
-        raise OperationalError("no such table: console_inventory")
+        raise OperationalError(said)
 
     monkeypatch.setattr("console.management.commands.refit.inventory_of", none)
-    with pytest.raises(CommandError, match="make setup"):
+    monkeypatch.setattr("console.services.database_trouble.connection.vendor", "sqlite")
+    with pytest.raises(CommandError, match=re.escape(mend)) as caught:
         run("refit", "tiny")
+    assert said in str(caught.value)
+    assert ("make setup" in str(caught.value)) == said.startswith("no such table")
+
+
+def test_a_full_disk_ends_the_preparation_with_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full() -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("console.management.commands.serve._collect_static", full)
+    with pytest.raises(CommandError, match=r"No space left on device\. Free space where "):
+        run("serve", "--prepare-only")
 
 
 def test_an_altered_version_is_not_reproduced(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

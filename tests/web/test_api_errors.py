@@ -193,6 +193,26 @@ def test_a_busy_database_says_when_to_come_back(admin: Api, monkeypatch: pytest.
     assert has_the_shape(reply)
 
 
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ("database or disk is full", "The server's disk is full."),
+        ("attempt to write a readonly database", "The database cannot be used as it is."),
+    ],
+)
+def test_a_disk_that_somebody_has_to_mend_is_not_called_busy(
+    admin: Api, monkeypatch: pytest.MonkeyPatch, said: str, message: str
+) -> None:
+    def refused(*_: Any, **__: Any) -> None:
+        raise OperationalError(said)
+
+    monkeypatch.setattr(score, "discover", refused)
+    reply = admin("POST", "/discover", {"messages": SAID})
+    assert (reply.status, reply.error["message"]) == (503, message)
+    assert "Retry-After" not in reply.headers
+    assert has_the_shape(reply)
+
+
 def test_a_body_that_ends_early_is_the_sender_s_matter() -> None:
     known = errors.as_service_error(UnreadablePostError("cut"))
     assert (known.status, known.code) == (400, "malformed")

@@ -15,6 +15,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DatabaseError, connection, connections
 from whitenoise.storage import CompressedManifestStaticFilesStorage
 
+from console.management.shared import refused_by_database, refused_by_disk
 from console.management.supervisor import Program, Supervisor
 from console.models import Inventory
 from console.services import sample
@@ -53,15 +54,21 @@ class Command(BaseCommand):
     def _prepare(self, *, with_sample: bool) -> None:
         try:
             call_command("migrate", verbosity=0, interactive=False)
+            _collect_static()
         except DatabaseError as error:
-            raise CommandError(f"The database of DATABASE_URL cannot be used: {error}") from error
-        _collect_static()
+            raise refused_by_database(error) from error
+        except OSError as error:
+            raise refused_by_disk(error) from error
         if with_sample:
             self._load_sample()
             call_command("demo_access", stdout=self.stdout, stderr=self.stderr)
 
     def _load_sample(self) -> None:
-        if Inventory.objects.filter(slug=sample.SLUG).exists():
+        try:
+            loaded_before = Inventory.objects.filter(slug=sample.SLUG).exists()
+        except DatabaseError as error:
+            raise refused_by_database(error) from error
+        if loaded_before:
             call_command("load_sample", stdout=self.stdout, stderr=self.stderr)  # checks that it is whole
             return
         # The first time in a process of its own: the encoder's memory and threads go with it when the loading is done.
