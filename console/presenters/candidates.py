@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from django.utils.translation import gettext as _
 
+from console.presenters import labels
 from console.services.candidates import Filters, Group, Nothing
 from console.services.candidates_rank import Candidate
 
@@ -114,10 +115,5 @@ def nothing(found: Nothing, url: str) -> Empty:
         "run_gave_none": (_("This run suggested nothing"), _("It says why%(words)s.") % {"words": words}),
         "no_such_run": (_("There is no such run"), _("The address names a run that this inventory does not have.")),
     }
-    actions = {
-        "generate": _("Let an AI write examples"),
-        "judge": _("Let the AI reviewer score turns"),
-        "mine": _("Search the reviewed chats"),
-    }
     title, text = texts[found.reason]
-    return Empty(title, text, url, actions.get(found.run, "") if url else "")
+    return Empty(title, text, url, labels.run_kind(found.run) if url else "")

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from django.http import HttpResponse, HttpResponseRedirect, QueryDict
 from django.shortcuts import render
 from django.template.loader import render_to_string
-from django.urls import NoReverseMatch, reverse
+from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 from django.views.decorators.http import require_GET, require_POST
@@ -26,6 +26,7 @@ from console.services.curate import Applied
 from console.services.errors import Conflict, Invalid, Malformed, ServiceError
 from console.services.idempotency import InFlight
 from console.services.impact import Impact
+from console.services.run_kinds import KINDS as KINDS_OF_RUN
 from console.views.candidates_tray import Tray
 from console.views.frame import say, whole
 from console.views.workbench_changes import reason_of, sentence
@@ -104,20 +105,15 @@ def _context(request: Request, query: QueryDict) -> dict[str, Any]:
         "may_write": request.role.includes(Role.AUTHOR),
         "k": DEFAULT_K,
         "most_k": MOST_K,
-        "nothing": shown.nothing(nothing, _start_url(inventory, nothing.run)) if nothing else None,
+        "nothing": shown.nothing(nothing, _start_url(request, nothing.run)) if nothing else None,
     }
 
 
-def _start_url(inventory: Inventory, kind: str) -> str:
-    """Where a run of that kind is started; "" while there is no such page."""
-    if not kind:
+def _start_url(request: Request, kind: str) -> str:
+    """Where a run of that kind is started; "" for who may not start it."""
+    if not kind or not request.role.includes(Role(KINDS_OF_RUN[kind].role)):
         return ""
-    for name in ("run-new", "runs"):
-        try:
-            return f"{reverse(name, args=[inventory.slug])}?kind={kind}"
-        except NoReverseMatch:
-            continue
-    return ""
+    return f"{reverse('run-new', args=[request.inventory.slug])}?kind={kind}"
 
 
 # ---------------------------------------------------------------------------------------------------------------- deciding

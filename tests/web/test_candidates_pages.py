@@ -458,6 +458,8 @@ def test_the_empty_list_names_the_reason_and_the_run(world: make.World, signed_i
     page = text_of(client.get(BASE))
     assert "Not looked for yet" in page
     assert "It calls no model and costs nothing." in page
+    assert 'href="/i/tiny/runs/new/?kind=mine">Find examples in chats</a>' in page
+    assert "Find examples in chats" not in text_of(signed_in(world.viewer).get(BASE))
     make.artifact(world.inventory, "gift-wrap")
     page = text_of(client.get(BASE + "?policy=gift-wrap"))
     assert "No turn is reviewed yet" in page
