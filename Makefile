@@ -1,6 +1,6 @@
 # The commands of this project; the README's two are `make up` and `make test`. Needs Python 3.11 or newer and nothing else.
 .DEFAULT_GOAL := help
-.PHONY: help up setup check test fmt bench demo-reset worker beat lock venv runtime tools weights
+.PHONY: help up setup check test fmt bench demo-reset worker beat redis-up postgres-up secrets lock venv runtime tools weights
 
 VENV := .venv
 BIN  := $(VENV)/bin
@@ -46,6 +46,24 @@ worker: runtime weights  ## a Celery worker alone
 
 beat: runtime  ## the scheduler alone
 	@exec $(BIN)/celery -A console beat --loglevel info
+
+# For a machine with the servers but without Docker; both keep to 127.0.0.1. Then: REDIS_URL=… DATABASE_URL=… make up
+redis-up:  ## start a Redis on 127.0.0.1:6379 that keeps nothing on disk
+	@redis-cli -h 127.0.0.1 ping >/dev/null 2>&1 || redis-server --daemonize yes --bind 127.0.0.1 --port 6379 --save "" --appendonly no >/dev/null
+	@echo "REDIS_URL=redis://127.0.0.1:6379/0"
+
+postgres-up:  ## start the machine's PostgreSQL (Debian) and make the database signalbox
+	@pg_isready -q -h 127.0.0.1 || pg_ctlcluster $$(pg_lsclusters -h | awk 'NR == 1 {print $$1, $$2}') start
+	@psql -h 127.0.0.1 -U postgres -tAc "SELECT 1 FROM pg_database WHERE datname = 'signalbox'" | grep -q 1 || createdb -h 127.0.0.1 -U postgres signalbox
+	@echo "DATABASE_URL=postgres://postgres@127.0.0.1:5432/signalbox"
+
+secrets:  ## write the secrets of docker-compose.yml once, into ./secrets
+	@mkdir -p secrets && chmod 700 secrets
+	@test -s secrets/secret_key || $(PYTHON) -c "import secrets; print(secrets.token_urlsafe(48))" > secrets/secret_key
+	@test -s secrets/postgres_password || $(PYTHON) -c "import secrets; print(secrets.token_urlsafe(24), end='')" > secrets/postgres_password
+	@test -s secrets/database_url || echo "postgres://signalbox:$$(cat secrets/postgres_password)@postgres:5432/signalbox" > secrets/database_url
+	@test -e secrets/openai_api_key || : > secrets/openai_api_key
+	@echo "secrets/ holds them; a model's key goes into secrets/openai_api_key."
 
 # Both files are made afresh in a virtual environment of their own. The run-time lock decides; the tools' one follows it.
 LOCK := $(VENV)/lock/bin/pip-compile --quiet --generate-hashes --strip-extras --allow-unsafe --annotation-style=line \
