@@ -260,8 +260,8 @@ def decided(inventory: Inventory, decisions: Mapping[str, str]) -> tuple[list[De
 
 
 def best(inventory: Inventory, filters: Filters, k: int, *, most: int = POLICIES) -> tuple[dict[str, str], int]:
-    """The ``k`` best of every policy under the filters, each on its proposed side: one of each cluster, none that an
-    example in use says already. At most ``most`` policies; the second number is how many were left out for that.
+    """The ``k`` best of every policy under the filters, each on its proposed side, of those that are `offered`: one of each
+    cluster. At most ``most`` policies; the second number is how many were left out for that.
     """
     rows = waiting(inventory, filters)
     artifacts = list(

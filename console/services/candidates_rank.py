@@ -86,10 +86,13 @@ class Candidate:
 
     @property
     def offered(self) -> bool:
-        """Whether "the best" may take it: the best of its cluster, new to the policy, and nothing speaks against it."""
+        """Whether "the best" may take it: the best of its cluster, new to the policy, no needed turn lost by it, and nothing
+        that speaks against it.
+        """
         origin = self.exemplar.origin
         flagged = origin is not None and origin.conversation.addresses_judge
-        return self.leads and not self.same and not self.why.contradicted and not flagged
+        loses = self.effect is not None and self.effect.caught < 0
+        return self.leads and not (self.same or loses or flagged or self.why.contradicted)
 
 
 @dataclass(frozen=True, eq=False)

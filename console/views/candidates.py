@@ -240,10 +240,9 @@ def preview(request: Request, inventory: Inventory) -> HttpResponse:
     """What the gathered decisions, or the best of each policy, would change: one strip, one version per policy."""
     decisions, left, top = _decisions(request)
     if not decisions:
-        raise Invalid(
-            _("There is nothing to look at."), field="tray",
-            hint=_("Every suggestion here is nearly the same as an example in use.") if top else _("Decide on a row first."),
-        )  # fmt: skip
+        harmless = _("Nothing here is both new to its policy and without harm by itself. Decide row by row.")
+        hint = harmless if top else _("Decide on a row first.")
+        raise Invalid(_("There is nothing to look at."), field="tray", hint=hint)
     found, gone = candidates.decided(inventory, decisions)
     most = candidates.POLICIES
     looks = [_look(request, one) for one in found[:most]]
