@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +39,15 @@ class ZeroVector(ValueError):
     def __init__(self, message: str, *, row: int) -> None:
         super().__init__(message)
         self.row = row
+
+
+@runtime_checkable
+class SelfChecking(Protocol):
+    """An encoder that can tell, at little cost and without encoding, whether what it reads is whole."""
+
+    def check(self) -> None:
+        """Raise EncoderUnavailable if not."""
+        ...
 
 
 class Encoder(Protocol):

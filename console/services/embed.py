@@ -14,7 +14,7 @@ from django.db.models import F, QuerySet
 from console.models import Inventory, Message, QueryState, StateView, Vector
 from console.services.errors import Unavailable
 from sq_core import conversation as log
-from sq_core.embedding import DimensionMismatch, Encoder, EncoderUnavailable, Vectors, vector_key
+from sq_core.embedding import DimensionMismatch, Encoder, EncoderUnavailable, SelfChecking, Vectors, vector_key
 from sq_core.encoders import get_encoder
 
 logger = logging.getLogger(__name__)
@@ -30,6 +30,16 @@ def named_encoder(name: str) -> Encoder:
         return get_encoder(name)
     except EncoderUnavailable as error:
         raise Unavailable(str(error), hint="Run make setup, or look at /readyz.") from error
+
+
+def check(name: str) -> None:
+    """Raise Unavailable unless the encoder can be had and, as far as it can tell without encoding, is whole."""
+    encoder = named_encoder(name)
+    if isinstance(encoder, SelfChecking):
+        try:
+            encoder.check()
+        except EncoderUnavailable as error:
+            raise Unavailable(str(error), hint="Run make setup.") from error
 
 
 def encoder_for(inventory: Inventory) -> Encoder:

@@ -46,9 +46,9 @@ def broker() -> str:
 
 
 def encoder() -> str:
-    """The local encoder is loaded once; a hosted one is not called, only its settings are looked at."""
+    """The local encoder's files are compared with what they should be; of a hosted one only the settings are looked at."""
     try:
-        embed.named_encoder(settings.SIGNALBOX_ENCODER)
+        embed.check(settings.SIGNALBOX_ENCODER)
     except Unavailable as error:
         return f"away: {error.message}"
     return OK

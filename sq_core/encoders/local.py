@@ -22,7 +22,15 @@ from numpy.typing import NDArray
 
 from sq_core.cumulative import CumulativeMode, checked_mode, mean_of_windows, windows
 from sq_core.embedding import EncoderUnavailable, Vectors
-from sq_core.encoders.minilm_weights import ENVIRONMENT_VARIABLE, TOKENIZER, WEIGHTS, default_directory, sha256_of
+from sq_core.encoders.minilm_weights import (
+    ENVIRONMENT_VARIABLE,
+    TOKENIZER,
+    WEIGHTS,
+    WeightsError,
+    check_files,
+    default_directory,
+    sha256_of,
+)
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
@@ -104,6 +112,13 @@ class MiniLM:
     def dimension(self) -> int:
         """384."""
         return DIMENSION
+
+    def check(self) -> None:
+        """Raise EncoderUnavailable unless its files are the pinned ones; cheap while they do not change."""
+        try:
+            check_files(self.directory)
+        except WeightsError as error:
+            raise EncoderUnavailable(f"minilm: {error}; {_MEND}") from error
 
     def encode(self, texts: Sequence[str]) -> Vectors:
         """Vectors of `texts`, float32 (n, 384), each row of l2 norm 1 and bit-identical to encoding its text alone.

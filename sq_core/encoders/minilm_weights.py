@@ -17,6 +17,7 @@ import tempfile
 import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import IO
 
@@ -66,6 +67,29 @@ def wrong_files(directory: Path) -> list[str]:
         if not path.is_file() or path.stat().st_size != file.size or sha256_of(path) != file.sha256:
             wrong.append(file.name)
     return wrong
+
+
+def check_files(directory: Path) -> None:
+    """Raise WeightsError unless the files that the encoder reads hold the pinned bytes.
+
+    Cheap to call again and again: a file is read anew only when its size or its time of change is another one.
+    """
+    for file in (TOKENIZER, WEIGHTS):
+        path = directory / file.name
+        try:
+            found = path.stat()
+            if found.st_size != file.size:
+                raise WeightsError(f"{path} has {found.st_size} bytes, expected {file.size}")
+            sha256 = _sha256_of_state(path, found.st_size, found.st_mtime_ns, found.st_ino)
+        except OSError as error:
+            raise WeightsError(f"cannot read {path}: {error.strerror}") from error
+        if sha256 != file.sha256:
+            raise WeightsError(f"{path} has sha256 {sha256}, expected {file.sha256}")
+
+
+@lru_cache(maxsize=16)
+def _sha256_of_state(path: Path, size: int, changed: int, inode: int) -> str:
+    return sha256_of(path)
 
 
 def fetch(directory: Path | None = None) -> bool:

@@ -348,6 +348,38 @@ def test_other_bytes_than_the_pinned_ones_are_refused(copied: Path, name: str) -
         encoder.encode(["hi"])
 
 
+@pytest.mark.minilm
+def test_damaged_files_are_told_without_loading_and_read_only_when_they_changed(
+    copied: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+
+    def counted(path: Path) -> str:
+        read.append(path.name)
+        return sha256_of(path)
+
+    sha256_of = minilm_weights.sha256_of
+    monkeypatch.setattr(minilm_weights, "sha256_of", counted)
+    encoder = MiniLM(copied)
+    for _ in range(3):
+        encoder.check()
+    assert sorted(read) == ["model.safetensors", "tokenizer.json"]
+
+    whole = (copied / "tokenizer.json").read_bytes()
+    (copied / "tokenizer.json").unlink()
+    (copied / "tokenizer.json").write_bytes(whole[:-1] + b" ")
+    with pytest.raises(EncoderUnavailable, match=r"tokenizer\.json has sha256 .*, expected be50.*make setup"):
+        encoder.check()
+    (copied / "tokenizer.json").write_bytes(whole[:-9])
+    with pytest.raises(
+        EncoderUnavailable, match=r"tokenizer\.json has 466238 bytes, expected 466247; run `make setup`"
+    ):
+        encoder.check()
+    (copied / "tokenizer.json").unlink()
+    with pytest.raises(EncoderUnavailable, match=r"cannot read .*No such file"):
+        encoder.check()
+
+
 def test_a_failed_write_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(handle: int) -> None:
         raise OSError(28, "No space left on device")

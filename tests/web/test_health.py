@@ -1,10 +1,13 @@
 """healthz touches nothing; readyz names what is away."""
 
+import io
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 from django.conf import LazySettings
+from django.core.management import call_command
 from django.db import DatabaseError
 from django.test import Client
 from django.utils import timezone
@@ -13,6 +16,9 @@ import sq_core.encoders
 from console.models import Heartbeat
 from console.services import health, heartbeat
 from sq_core.embedding import EncoderUnavailable
+from sq_core.encoders import minilm_weights
+from sq_core.encoders.local import MiniLM
+from tests.conftest import missing
 
 
 def test_healthz_answers_without_database_or_session(client: Client) -> None:
@@ -49,6 +55,29 @@ def test_readyz_says_why_the_encoder_is_away(client: Client, monkeypatch: pytest
     body = client.get("/readyz").json()
     assert (body["status"], body["encoder"]) == ("away", "away: its files are missing: run make setup")
     assert sq_core.encoders  # the registry itself is untouched
+
+
+@pytest.mark.django_db
+@pytest.mark.minilm
+def test_truncated_weights_are_told_by_readyz_and_at_the_start(
+    client: Client, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "model.safetensors").write_bytes(b"x")
+    tokenizer = minilm_weights.default_directory() / "tokenizer.json"
+    if not tokenizer.is_file():
+        missing("the local encoder's weights are absent; `make setup` fetches them", unless="REQUIRE_ENGINES")
+    (tmp_path / "tokenizer.json").symlink_to(tokenizer)
+    monkeypatch.setitem(sq_core.encoders._built, ("minilm", ()), MiniLM(tmp_path))
+    said = f"away: minilm: {tmp_path}/model.safetensors has 1 bytes, expected 90868376"
+    assert client.get("/readyz").json()["encoder"].startswith(said)
+
+    errors = io.StringIO()
+    monkeypatch.setattr("console.management.commands.serve._check_port", lambda port: None)
+    monkeypatch.setattr("console.management.commands.serve._collect_static", lambda: None)
+    monkeypatch.setattr("console.management.commands.serve.connections.close_all", lambda: None)
+    monkeypatch.setattr("console.management.supervisor.Supervisor.run", lambda self: 0)
+    call_command("serve", "--no-sample", stdout=io.StringIO(), stderr=errors)
+    assert f"The encoder is {said}" in errors.getvalue()
 
 
 @pytest.mark.django_db

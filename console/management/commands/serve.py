@@ -18,7 +18,7 @@ from whitenoise.storage import CompressedManifestStaticFilesStorage
 from console.management.shared import refused_by_database, refused_by_disk
 from console.management.supervisor import Program, Supervisor
 from console.models import Inventory
-from console.services import sample
+from console.services import health, sample
 
 HOST = "127.0.0.1"
 WEB_ALONE_S = (
@@ -45,6 +45,8 @@ class Command(BaseCommand):
         except KeyboardInterrupt:
             raise CommandError("Stopped before everything was set up; the next start goes on from here.") from None
         connections.close_all()
+        if (encoder := health.encoder()) != health.OK:
+            self.stderr.write(f"The encoder is {encoder}. Until then no new text can be embedded or scored.")
         self._say(f"Starting web, worker and beat at http://{HOST}:{settings.PORT}/ ; Ctrl-C stops them.")
         status = Supervisor(_programs(), say=self._say).run()
         self._say("Signalbox has stopped.")
