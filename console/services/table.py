@@ -254,7 +254,11 @@ def _read_labels(inventory: Inventory, table: StateTable, texts: dict[int, int])
             judge__inventory=inventory,
             artifact_text__in=ArtifactText.objects.as_now().filter(artifact__inventory=inventory),
         )
-        .order_by("id")  # the newest of repeats and prompt versions counts
+        # Pairs chosen because they were likely to be relevant would lift every figure; a second judging of the same pair
+        # is there to compare with the first.
+        .exclude(chosen=True)
+        .exclude(judge__kind=JudgeKind.MODEL, repeat__gt=0)
+        .order_by("id")  # the newest of prompt versions counts
         .values_list("state_id", "artifact_text_id", "judge_id", "judge__kind", "score")
     )
     for state, text, judge_id, kind, score in rows.iterator(chunk_size=5_000):

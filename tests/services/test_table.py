@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from console.models import Exemplar, Inventory
+from console.models import Exemplar, Inventory, Judgement
 from console.presenters import policies
 from console.services import artifacts, conversations, embed, score, table, why, workbench
 from console.services.actor import SYSTEM
@@ -81,3 +81,23 @@ def test_the_caches_weigh_what_they_hold(world: World) -> None:
     assert table._tables._bytes == states.views.cumulative.nbytes + states.views.turns.nbytes
     assert table._labels._bytes == sum(mine.score.nbytes + mine.human.nbytes for mine in labels.values())
     assert np.array_equal(labels[world.cancel.pk].score, table.labels_of(world.inventory, states, world.cancel).score)
+
+
+def test_no_figure_rests_on_chosen_pairs_or_second_judgings(world: World) -> None:
+    """A planner's columns of high margin would lift recall and precision; a repeat is compared, not counted."""
+    judge, state = world.inventory.judge, world.state("talk-1", 0)
+    assert judge is not None
+    text = world.cancel.texts.get(to_release__isnull=True)
+    shared = {"judge": judge, "state": state, "artifact_text": text, "visible_upto": state.message_index, "score": 5}
+    Judgement.objects.filter(state=state, artifact_text=text).delete()
+    Judgement.objects.create(**shared, prompt_version="2", chosen=True, prefix_digest=state.prefix_digest)
+    Judgement.objects.create(**shared, prompt_version="1", repeat=1, prefix_digest=state.prefix_digest)
+    table.clear_caches()
+    point = current_point(world.inventory)
+    assert point.centre is not None
+    states = table.state_table(world.inventory, point.centre)
+    labels = table.labels_of(world.inventory, states, world.cancel)
+    assert labels.score[states.positions[state.pk]] == 0
+    Judgement.objects.create(**shared, prompt_version="3", prefix_digest=state.prefix_digest)
+    table.clear_caches()
+    assert table.labels_of(world.inventory, states, world.cancel).score[states.positions[state.pk]] == 5
