@@ -448,6 +448,7 @@ def _done(request: Request, done: list[dict[str, Any]]) -> HttpResponse:
 def _beside(request: Request, lines: list[dict[str, str]]) -> str:
     """The list as it is now, the header's facts and the results, each in its own place."""
     context = _context(request, _query(_next(request))) | {"oob": True, "lines": lines}
+    context["focus"] = next((row.exemplar.public_id for row in context["page"].rows), "")
     return render_to_string("candidates/list.html#body", context, request) + render_to_string(
         "candidates/done.html", context, request
     )

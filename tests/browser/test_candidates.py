@@ -73,6 +73,7 @@ def test_the_stream_with_keys_alone(world: make.World, page_of: Callable[..., Pa
     expect(page.get_by_role("status").filter(has_text="cancel-order: v2 live")).to_be_visible()
     expect(page.locator("[data-row]")).to_have_count(10)
     assert (status(rows[0]), status(rows[1])) == (ExemplarStatus.PROMOTED, ExemplarStatus.REJECTED)
+    assert focused(page) == page.locator("[data-row]").first.get_attribute("id")  # on with the next
 
     page.get_by_label("Use the best").fill("2")
     keys(page, "Enter")
