@@ -20,6 +20,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from sq_core.nesting import MOST, deeper_than
+
 RENDERER_VERSION = 1
 DIGEST_VERSION = 1
 ROLES = ("user", "assistant", "tool", "system")
@@ -163,14 +165,19 @@ class _MessageReader:
             return ""
         if isinstance(content, str):
             return content
+        if deeper_than(content):
+            raise MessageError(where, f"lists and objects more than {MOST} deep.", "Write the text as a string.")
         if isinstance(content, list):
-            texts = [self._part(f"{where}[{number}]", part) for number, part in enumerate(content)]
-            return "\n".join(text for text in texts if text)
+            return self._parts(where, content)
         if role == "tool" and isinstance(content, Mapping):
             return _compact(content)
         raise MessageError(
             where, f"expected text or a list of parts, got {_kind(content)}.", "Write the message's text as a string."
         )
+
+    def _parts(self, where: str, parts: Sequence[object]) -> str:
+        texts = [self._part(f"{where}[{number}]", part) for number, part in enumerate(parts)]
+        return "\n".join(text for text in texts if text)
 
     def _part(self, where: str, part: object) -> str:
         if isinstance(part, str):
@@ -186,7 +193,7 @@ class _MessageReader:
             if isinstance(value, str):
                 return value
         nested = part.get("parts")
-        return self._content(where, nested, "user") if isinstance(nested, list) else ""
+        return self._parts(where, nested) if isinstance(nested, list) else ""
 
     def _calls(self, where: str, calls: object) -> tuple[ToolCall, ...]:
         if calls is None:
@@ -202,6 +209,8 @@ class _MessageReader:
         if not isinstance(call, Mapping) or not isinstance(body, Mapping) or not isinstance(body.get("name"), str):
             raise MessageError(where, "no tool name found.", 'Write {"id": "…", "name": "…", "arguments": {…}}.')
         arguments = body.get("arguments")
+        if deeper_than(arguments):
+            raise MessageError(f"{where}.arguments", f"lists and objects more than {MOST} deep.", "Give them as text.")
         text = arguments if isinstance(arguments, str) else "" if arguments is None else _compact(arguments)
         return ToolCall(
             self._optional(f"{where}.id", call.get("id"), 200), self._clean(body["name"]), self._clean(text)

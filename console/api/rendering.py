@@ -12,6 +12,7 @@ from ninja.responses import NinjaJSONEncoder
 
 from console.services.errors import Invalid, Malformed
 from sq_core.conversation import clean_text
+from sq_core.nesting import MOST, deeper_than
 
 LARGEST = 2**63 - 1
 DIGITS = 300  # more are infinite to a float as well
@@ -46,10 +47,14 @@ def read_json(data: bytes) -> tuple[Any, int]:
     """
     counter = _Cleaner()
     try:
-        return counter.clean(json.loads(data, parse_int=_int)), counter.replaced
-    except (ValueError, RecursionError) as error:
-        what = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise Malformed(f"The body is not JSON: {what}.", hint="Send one JSON object, encoded as UTF-8.") from error
+        value = json.loads(data, parse_int=_int)
+        if deeper_than(value):
+            raise RecursionError
+        return counter.clean(value), counter.replaced
+    except RecursionError:
+        raise Malformed(f"Lists and objects more than {MOST} deep.", hint="Flatten the body.") from None
+    except ValueError as error:
+        raise Malformed(f"The body is not JSON: {error}.", hint="Send one JSON object, encoded as UTF-8.") from error
 
 
 def _int(text: str) -> int | float:

@@ -17,12 +17,17 @@ from typing import IO, Any, TypeVar
 
 from sq_core.classifier import Polarity
 from sq_core.conversation import Conversation, MessageError, clean_text, parse_time, read_messages
+from sq_core.nesting import MOST, deeper_than
 
 Source = Path | bytes | IO[bytes] | IO[str] | Iterable[str] | Iterable[bytes]
 KEY = re.compile(r"[a-z0-9-]{1,64}")
 KINDS = ("policy", "skill", "tool", "glossary", "observation")
 SOURCES = ("generated", "mined", "written", "imported")
 LIMIT = 200  # characters of an id or a name, as the console stores them
+# Bytes of one line, or characters of one value over many lines: it is held whole, and parsed to several times its size.
+LARGEST_LINE = 128 * 1024 * 1024
+_TOO_MUCH = f"more than {LARGEST_LINE >> 20} MB is more than can be held at once"
+_ON_LINES = "Write one JSON object on each line."
 _CHUNK = 1 << 16
 _LARGEST = 2**31 - 1
 T = TypeVar("T")
@@ -136,6 +141,9 @@ def _decoded(pieces: Iterator[bytes | str], filename: str) -> Iterator[tuple[int
     width = 2 if encoding.startswith("utf-16") else 1
     newline: Any = "\n" if encoding == "text" else "\n".encode(encoding) if width == 2 else b"\n"
     for number, line in enumerate(_split(chain([first], pieces), newline, width), start=1):
+        if line is None:
+            yield RowError(filename, number, "", f"a line of {_TOO_MUCH}.", _ON_LINES)
+            continue
         try:
             text = line if isinstance(line, str) else line.decode(encoding)
         except UnicodeDecodeError as error:
@@ -156,26 +164,42 @@ def _encoding(start: bytes) -> str:
 
 
 def _split(pieces: Iterable[Any], newline: Any, width: int) -> Iterator[Any]:
-    """Split at newlines that start at a multiple of `width`; the last line may lack one."""
-    rest = newline[:0]
+    """Split at newlines that start at a multiple of `width`; the last line may lack one. None for a line over
+    `LARGEST_LINE`.
+
+    Every piece is looked through once and every line joined once, however many pieces a line spans.
+    """
+    held: list[Any] = []  # the line at hand, as far as it has come
+    size = 0
+    half = newline[:0]  # the first byte of a character of two, at a piece's end
     for piece in pieces:
-        rest += piece
-        start, search = 0, 0
-        while (at := rest.find(newline, search)) >= 0:
+        if width > 1:
+            piece = half + piece
+            whole = len(piece) - len(piece) % width
+            piece, half = piece[:whole], piece[whole:]
+        start = search = 0
+        while (at := piece.find(newline, search)) >= 0:
             if at % width:
                 search = at + 1
                 continue
-            yield rest[start:at]
+            size += at - start
+            yield newline[:0].join((*held, piece[start:at])) if size <= LARGEST_LINE else None
+            held, size = [], 0
             start = search = at + len(newline)
-        rest = rest[start:]
-    if rest:
-        yield rest
+        size += len(piece) - start
+        if size > LARGEST_LINE:
+            held = []
+        elif start < len(piece):
+            held.append(piece[start:])
+    if size + len(half):
+        yield newline[:0].join((*held, half)) if size <= LARGEST_LINE else None
 
 
 def json_rows(source: Source, filename: str) -> Iterator[tuple[int, Any] | RowError]:
     """Values of a JSON-lines file, or the members of one JSON array; an object that spans lines is one row.
 
-    Only a file whose first line is no JSON by itself is held whole, to see whether all of it is.
+    Only a file whose first line is no JSON by itself is held whole, to see whether all of it is; at most
+    `LARGEST_LINE` characters of it.
     """
     lines = (item for item in text_lines(source, filename) if isinstance(item, RowError) or item[1].strip())
     first = next(lines, None)
@@ -186,12 +210,15 @@ def json_rows(source: Source, filename: str) -> Iterator[tuple[int, Any] | RowEr
         try:
             value = parse(first[1])
         except ValueError:
-            held = list(rest)
-            document = _whole(held)
+            held, ended = _held(rest)
+            document = _whole(held) if ended else None
             if document is not None:
                 yield from document
                 return
-            rest = held
+            if not ended and not any(map(_is_object, held[:1_000])):
+                yield RowError(filename, first[0], "", f"one JSON value of {_TOO_MUCH}.", _ON_LINES)
+                return
+            rest = held if ended else chain(held, lines)
         else:
             yield from enumerate(value, start=1) if isinstance(value, list) else [(first[0], value)]
             rest = lines
@@ -202,7 +229,27 @@ def json_rows(source: Source, filename: str) -> Iterator[tuple[int, Any] | RowEr
         try:
             yield item[0], parse(item[1])
         except ValueError as error:
-            yield RowError(filename, item[0], "", f"not valid JSON: {error}.", "Write one JSON object on each line.")
+            yield RowError(filename, item[0], "", f"not valid JSON: {error}.", _ON_LINES)
+
+
+def _held(rows: Iterable[tuple[int, str] | RowError]) -> tuple[list[tuple[int, str] | RowError], bool]:
+    """The rows up to `LARGEST_LINE` characters, and whether these are all of them."""
+    held: list[tuple[int, str] | RowError] = []
+    size = 0
+    for row in rows:
+        held.append(row)
+        size += 0 if isinstance(row, RowError) else len(row[1])
+        if size > LARGEST_LINE:
+            return held, False
+    return held, True
+
+
+def _is_object(row: tuple[int, str] | RowError) -> bool:
+    """A line of JSON lines, and not one of a value that spans lines."""
+    try:
+        return not isinstance(row, RowError) and isinstance(parse(row[1]), dict)
+    except ValueError:
+        return False
 
 
 def _whole(lines: list[tuple[int, str] | RowError]) -> list[tuple[int, Any]] | None:
@@ -244,6 +291,11 @@ def records(
             yield RowError(
                 filename, number, "", f"expected an object, got {kind_of(value)}.", "Write one {…} on each line."
             )
+            continue
+        if deeper_than(value):
+            deep = next((name for name, member in value.items() if deeper_than(member, MOST - 1)), "")
+            mend = "Flatten it, or give it as text."
+            yield RowError(filename, number, deep[:80], f"lists and objects more than {MOST} deep.", mend)
             continue
         try:
             yield from read(value, number)

@@ -15,12 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sq_core.classifier import Polarity
-from sq_core.conversation import Conversation, user_turns
+from sq_core.conversation import Conversation, MessageError, messages_from_json, user_turns
 from sq_core.readers import (
     ArtifactText,
     ExemplarRow,
     JudgementRow,
     RowError,
+    jsonl,
     read_conversations,
     read_exemplars,
     read_judgements,
@@ -156,6 +157,100 @@ def test_an_array_or_one_object_over_many_lines() -> None:
         assert fields(found) == [(2, "")]
         assert [item.key for item in found if isinstance(item, ArtifactText)] == ["a", "b"]
     assert list(read_policies(json.dumps(rows[0], indent=1).encode())) == [ArtifactText("a", "a", "t")]
+
+
+class Counted(bytes):
+    """Bytes that know how much of them was looked through."""
+
+    looked = 0
+
+    def find(self, *args: Any) -> int:
+        Counted.looked += len(self) - (args[1] if len(args) > 1 else 0)
+        return super().find(*args)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le", "utf-16-be"])
+def test_a_long_line_is_looked_through_once_however_many_pieces_it_comes_in(encoding: str) -> None:
+    row = json.dumps({"id": "a", "messages": [{"role": "user", "content": "\u010a" * 20_000}]}, ensure_ascii=False)
+    data = f"{row}\n{row.replace('a', 'b', 1)}".encode(encoding)
+    Counted.looked = 0
+    pieces = [Counted(data[start : start + 999]) for start in range(0, len(data), 999)]
+    newline = "\n".encode(encoding)
+    found = list(jsonl._split(iter(pieces), newline, len(newline)))
+    assert [line.decode(encoding) for line in found] == [row, row.replace("a", "b", 1)]
+    assert Counted.looked < 20 * len(data)  # once, and once more for each newline not at a character's start
+    assert [c.external_id for c in read_conversations(io.BytesIO(data)) if isinstance(c, Conversation)] == ["a", "b"]
+
+
+def test_what_is_too_long_to_be_held_is_an_error_and_the_rest_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jsonl, "LARGEST_LINE", 200)
+    good = json.dumps({"id": "a", "text": "a"})
+    data = f"{good}\n{json.dumps({'id': 'b', 'text': 'b' * 500})}\n{good.replace('a', 'c')}".encode()
+    for source in (data, io.BytesIO(data)):
+        found = list(read_policies(source, "p.jsonl"))
+        assert [item.key for item in found if isinstance(item, ArtifactText)] == ["a", "c"]
+        assert fields(found) == [(2, "")]
+        assert "can be held at once" in str(found[1])
+
+
+def test_a_value_over_many_lines_that_is_too_long_is_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jsonl, "LARGEST_LINE", 200)
+    rows = [{"id": f"a{n}", "text": "a" * 20} for n in range(30)]
+    found = list(read_policies(json.dumps(rows, indent=1).encode(), "p.json"))
+    assert [str(item) for item in found] == [
+        "p.json:1: one JSON value of more than 128 MB is more than can be held at once. Write one JSON object on each line."
+    ]
+    # ... while a long file of lines whose first is no JSON loses that line alone
+    found = list(read_policies("\n".join(["oops", *map(json.dumps, rows)]).encode(), "p.jsonl"))
+    assert fields(found) == [(1, "")]
+    assert sum(isinstance(item, ArtifactText) for item in found) == 30
+
+
+def nested(depth: int, inner: str = "1") -> str:
+    return '{"a":' * depth + inner + "}" * depth
+
+
+@pytest.mark.parametrize("depth", [99, 400, 600, 900, 5_000, 100_000])
+def test_deep_nesting_is_an_error_of_its_row_that_names_the_field(depth: int) -> None:
+    parts = '[{"parts":' * (depth // 2) + '["deep"]' + "}]" * (depth // 2)
+    text = "\n".join(
+        [
+            '{"id": "m", "metadata": ' + nested(depth - 1) + ', "messages": [{"role": "user", "content": "x"}]}',
+            '{"id": "p", "messages": [{"role": "user", "content": ' + parts + "}]}",
+            '{"id": "t", "messages": [{"role": "tool", "content": ' + nested(depth - 3) + "}]}",
+            '{"id": "c", "messages": [{"role": "assistant", "content": "", "tool_calls": [{"name": "f", "arguments": '
+            + nested(depth - 5)
+            + "}]}]}",
+            '{"id": "good", "messages": [{"role": "user", "content": "x"}]}',
+        ]
+    )
+    found = list(read_conversations(text.encode(), filename="c.jsonl"))
+    read = [item.external_id for item in found if isinstance(item, Conversation)]
+    if depth == 99:
+        assert read == ["m", "t", "c", "good"]
+        return
+    assert read == ["good"]
+    names = ["metadata", "messages", "messages", "messages"]
+    assert fields(found) in ([(n, name) for n, name in enumerate(names, 1)], [(n, "") for n in range(1, 5)])
+    for item in found[:4]:
+        assert "100 deep" in str(item) or "nested too deeply" in str(item)
+
+
+@pytest.mark.parametrize(
+    ("message", "field"),
+    [
+        ({"role": "user", "content": json.loads('[{"parts":' * 150 + '["x"]' + "}]" * 150)}, "content"),
+        ({"role": "tool", "content": json.loads(nested(300))}, "content"),
+        (
+            {"role": "assistant", "tool_calls": [{"name": "f", "arguments": json.loads(nested(300))}]},
+            "tool_calls[0].arguments",
+        ),
+    ],
+)
+def test_an_agent_s_own_deep_message_is_refused_by_its_field(message: dict[str, Any], field: str) -> None:
+    with pytest.raises(MessageError, match="100 deep") as caught:
+        messages_from_json([message])
+    assert caught.value.field == f"messages[0].{field}"
 
 
 def test_lines_are_read_as_they_come() -> None:

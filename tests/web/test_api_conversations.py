@@ -54,6 +54,18 @@ def test_good_rows_are_kept_and_bad_ones_listed(author: Api) -> None:
     assert author("POST", "/conversations", lines(grown)).json["grown"] == 1
 
 
+@pytest.mark.parametrize("depth", [101, 400, 600, 900, 100_000])
+def test_a_deeply_nested_row_is_an_error_and_the_others_are_stored(author: Api, depth: int) -> None:
+    deep = b'{"a": ' * depth + b"1" + b"}" * depth
+    talk = b'"messages": [{"role": "user", "content": "x"}]'
+    body = lines(ONE) + b'\n{"id": "deep", "metadata": ' + deep + b", " + talk + b'}\n{"id": "after", ' + talk + b"}"
+    report = author("POST", "/conversations", body).json
+    assert (report["stored"], report["rejected"], report["errors"][0]["line"]) == (2, 1, 2)
+    assert report["errors"][0]["field"] in (
+        ["metadata"] if depth < 500 else ["metadata", ""]
+    )  # "": no parser got through
+
+
 @pytest.mark.parametrize(
     ("body", "field"), [(b"", None), (b"{oops", None), (b"[]", None), (lines({"id": "x"}), "messages")]
 )
