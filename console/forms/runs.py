@@ -12,13 +12,22 @@ from django import forms
 from django.utils.translation import gettext_lazy as _
 
 from console.forms import lines
+from console.forms.posted import posted_json
 from console.models import ArtifactText, GoLive, Guideline, Inventory, Mode, Overlap, RunKind, Status
 from console.presenters import labels
-from console.services import evaluate, judge
+from console.services import evaluate
 from console.services.errors import ServiceError
 
 TICKED_UP_TO = 80  # policies: beyond, their keys are typed
 Json = dict[str, Any]
+
+
+def _rest(text: str | None) -> Json:
+    """What a form carries along without a field of its own: scope and params. Raises ValueError."""
+    rest = posted_json(text or "{}")
+    if not isinstance(rest, dict) or not all(isinstance(rest.get(part, {}), dict) for part in ("scope", "params")):
+        raise ValueError("no scope and params")
+    return rest
 
 
 def add_run_error(form: forms.Form, error: ServiceError, *others: forms.Form) -> None:
@@ -71,18 +80,15 @@ class KindForm(forms.Form):
 
     def clean_rest(self) -> Json:
         try:
-            rest = json.loads(self.cleaned_data["rest"] or "{}")
+            return _rest(self.cleaned_data["rest"])
         except ValueError:
-            rest = None
-        if not isinstance(rest, dict) or not all(isinstance(rest.get(part, {}), dict) for part in ("scope", "params")):
-            raise forms.ValidationError(_("What was carried along cannot be read. Start from an empty form."))
-        return rest
+            raise forms.ValidationError(_("What was carried along cannot be read. Start from an empty form.")) from None
 
     @property
     def carried(self) -> list[tuple[str, str]]:
         """What has no field of its own here, to be shown."""
         try:
-            rest = json.loads(self["rest"].value() or "{}")
+            rest = _rest(self["rest"].value())
         except ValueError:
             return []
         parts = [*rest.get("scope", {}).items(), *rest.get("params", {}).items()]
@@ -342,7 +348,7 @@ class JudgeForm(PoliciesForm):
         choices=[("", _("All")), ("share", _("A random share")), ("n", _("A random number"))],
     )
     sample_amount = forms.FloatField(
-        label=_("Share in percent, or number"), required=False, min_value=0, help_text=_("Of a random part only.")
+        label=_("Percent, or number"), required=False, min_value=0, help_text=_("Of a random part only.")
     )
     sample_unit = forms.ChoiceField(
         label=_("Drawn are"),
@@ -390,8 +396,6 @@ class JudgeForm(PoliciesForm):
             *((n, _("Number %(n)s") % {"n": n}) for n in numbers[:50]),
         ]
         self.fields["guideline"].choices = choices  # type: ignore[attr-defined]
-        if not judge.BATCH_API:
-            del self.fields["batch"]
 
     def clean(self) -> Json:
         cleaned = super().clean() or {}

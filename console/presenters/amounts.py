@@ -27,7 +27,8 @@ def tokens(n: int | None) -> str:
 
 
 def money(amount: Decimal | float | None) -> str:
-    """Enough digits to tell small amounts apart: ``12.40``, ``0.0312``, ``under 0.0001``; unknown where there is none."""
+    """Enough digits to tell small amounts apart: ``12.40``, ``0.50``, ``0.0312``, ``under 0.0001``; unknown where there is
+    none."""
     if amount is None:
         return _("unknown")
     value = Decimal(str(amount))
@@ -35,7 +36,10 @@ def money(amount: Decimal | float | None) -> str:
         return "0"
     if value < Decimal("0.0001"):
         return _("under 0.0001")
-    return f"{value:,.2f}" if value >= 1 else f"{value:.4f}"
+    if value >= 1:
+        return f"{value:,.2f}"
+    whole, _point, part = f"{value:.4f}".partition(".")
+    return f"{whole}.{part[:2]}{part[2:].rstrip('0')}"
 
 
 def span(time: timedelta | float) -> str:
@@ -64,12 +68,12 @@ class Spent:
 
     @property
     def words(self) -> str:
-        """``1.24``, ``unknown``, ``1.24 + 3 calls unknown``; with its cap ``1.24 of 5.00``."""
-        if self.unpriced and self.unpriced >= self.calls:
-            said = _("unknown")
-        elif self.unpriced:
+        """``1.24``, ``unknown``, ``1.24 of 5.00 + 3 calls unknown``."""
+        unknown = bool(self.unpriced) and self.unpriced >= self.calls
+        said = _("unknown") if unknown else money(self.known)
+        if self.cap is not None:
+            said = _("%(spent)s of %(cap)s") % {"spent": said, "cap": money(self.cap)}
+        if self.unpriced and not unknown:
             more = ngettext("%(n)s call unknown", "%(n)s calls unknown", self.unpriced) % {"n": figure(self.unpriced)}
-            said = f"{money(self.known)} + {more}"
-        else:
-            said = money(self.known)
-        return said if self.cap is None else _("%(spent)s of %(cap)s") % {"spent": said, "cap": money(self.cap)}
+            said = f"{said} + {more}"
+        return said

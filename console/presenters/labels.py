@@ -327,7 +327,8 @@ RUN_OPTIONS: dict[str, Text] = {
 RUN_VALUES: dict[str, Text] = {
     "as-judged": _("as it was scored"),
     "running-max": _("the highest score so far in the chat"),
-    "plain": _("the usual way"),
+    "mine.plain": _("show and don't-show examples from reviewed chats"),
+    "generate.plain": _("so many, in one call per side"),
     "covered": _("round by round, until new ones are already known"),
     "adversarial": _("what is selected most wrongly now"),
     "paper": _("where a policy became relevant, and the nearest look-alikes"),
@@ -379,11 +380,12 @@ EVALUATION_HEADS: dict[str, Text] = {
     "sd": _("Spread"),
 }
 
-START_OUTCOMES: dict[str, Text] = {
-    "started": _("started"),
-    "skipped": _("skipped: the one before had not ended"),
-    "missed": _("missed: nobody was there"),
-    "refused": _("refused"),
+# What became of a schedule's due time.
+START_OUTCOMES: dict[str, Label] = {
+    "started": Label(_("started"), _("started"), _("The run was planned.")),
+    "skipped": Label(_("skipped"), _("skipped"), _("The run before it had not ended.")),
+    "missed": Label(_("missed"), _("missed"), _("Nobody was there to start it.")),
+    "refused": Label(_("refused"), _("refused"), _("The run could not be planned.")),
 }
 
 # Which models an inventory's runs call, by what they do.
@@ -442,8 +444,8 @@ def run_option(name: str, kind: str = "") -> str:
     return str(RUN_OPTIONS.get(f"{kind}.{name}", RUN_OPTIONS.get(name, name.replace("_", " ").capitalize())))
 
 
-def run_value(value: str) -> str:
-    return str(RUN_VALUES.get(value, value))
+def run_value(value: str, kind: str = "") -> str:
+    return str(RUN_VALUES.get(f"{kind}.{value}", RUN_VALUES.get(value, value)))
 
 
 def protocol(name: str) -> str:

@@ -25,6 +25,7 @@ from console.models import (
 )
 from console.presenters import amounts, costs, labels, run_words
 from console.presenters.changes import ChangeGroup, change_rows, grouped
+from console.presenters.results import plain
 from console.presenters.run_words import State
 from console.services import costs as ledger
 from console.services import heartbeat, runs
@@ -161,6 +162,10 @@ class Sample:
         return next((t.raw for t in reversed(self.tries) if t.raw), "")[:RAW_SHOWN]
 
     @property
+    def result(self) -> str:
+        return plain(self.item.result)[:200] if self.item.result else ""
+
+    @property
     def cut(self) -> bool:
         return any(len(t.raw) > RAW_SHOWN for t in self.tries)
 
@@ -214,13 +219,13 @@ class Detail:
 def detail(run: Run, *, technical: bool = False) -> Detail:
     (row,) = rows(run.inventory, [run], technical=technical)
     groups = runs.error_groups(run)
-    failed = {group.code for group in groups}
+    failed = {group.code: group.n for group in groups}
     return Detail(
         row=row,
         plan=plan(run),
         model=model(run),
         errors=[_errors(group) for group in groups],
-        again=[(labels.run_error(code), n) for code, n in runs.tried_again(run) if code not in failed or n > 1],
+        again=[(labels.run_error(code), n) for code, n in runs.tried_again(run) if n > failed.get(code, 0)],
         can=can(run, row.now),
     )
 
@@ -255,21 +260,20 @@ def samples(items: Sequence[RunItem]) -> list[Sample]:
 
 
 def plan(run: Run) -> list[tuple[str, str]]:
-    """What was asked for, as it was frozen: a line per part of scope and params."""
-    parts = [
-        (name, value) for name, value in (*run.scope.items(), *run.params.items()) if value not in (None, "", [], {})
-    ]
-    return [(labels.run_option(name, run.kind), said(value, name)) for name, value in parts]
+    """What was asked for, as it was frozen: a line per part of scope and params; what is off or none is left out."""
+    every = (*run.scope.items(), *run.params.items())
+    parts = [(name, value) for name, value in every if value]
+    return [(labels.run_option(name, run.kind), said(value, name, run.kind)) for name, value in parts]
 
 
-def said(value: Any, name: str = "") -> str:
+def said(value: Any, name: str = "", kind: str = "") -> str:
     match value:
         case int() | float() if name in ("target", "repeat_sample", "share") and not isinstance(value, bool):
             return run_words.percent(value)
-        case 0 if name == "guideline":
-            return _("the built-in one")
+        case dict() if name in ("sample", "but_not"):
+            return run_words.sample(value)
         case str() if name in ("protocol", "labels", "mode", "rule", "recipe"):
-            return labels.protocol(value) if name == "protocol" else labels.run_value(value)
+            return labels.protocol(value) if name == "protocol" else labels.run_value(value, kind)
         case bool():
             return _("yes") if value else _("no")
         case list():

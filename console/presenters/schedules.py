@@ -44,6 +44,7 @@ class Start:
 
     row: ScheduledStart
     words: str
+    line: str
     badge: str
     at: datetime
 
@@ -86,12 +87,9 @@ def _row(schedule: Schedule, names: Mapping[str, str], *, technical: bool) -> Ro
 
 
 def _start(start: ScheduledStart, zone: zoneinfo.ZoneInfo) -> Start:
-    return Start(
-        start,
-        str(labels.START_OUTCOMES[start.outcome]),
-        BADGES[StartOutcome(start.outcome)],
-        start.due_at.astimezone(zone),
-    )
+    label = labels.START_OUTCOMES[start.outcome]
+    line = start.note or str(label.line)
+    return Start(start, str(label.plain), line, BADGES[StartOutcome(start.outcome)], start.due_at.astimezone(zone))
 
 
 def _cap(schedule: Schedule) -> str:
@@ -152,7 +150,7 @@ def loop(inventory: Inventory) -> Loop | None:
 def _scheduled(name: str, schedule: Schedule) -> Part:
     last = schedules.last_starts(schedule, 1)
     if last and last[0].outcome in (StartOutcome.MISSED, StartOutcome.REFUSED):
-        words = f"{labels.START_OUTCOMES[last[0].outcome]} ({run_words.clock(last[0].due_at)})"
+        words = f"{labels.START_OUTCOMES[last[0].outcome].plain} ({run_words.clock(last[0].due_at)})"
         return Part(name, False, words, "schedule", schedule.public_id)
     times = clock(schedule.cron, schedule.time_zone, 1).times
     words = _("next at %(time)s") % {"time": run_words.clock(times[0])} if times else ""

@@ -34,7 +34,7 @@ def costs_page(request: Request, inventory: Inventory) -> HttpResponse:
     rows = costs.spends(inventory, *time, recorded=False)
     replayed = costs.spends(inventory, *time, recorded=True)
     heads = (
-        ("source", _("What for")), ("model", _("Model")), ("day", _("Day")), ("policy", _("Policy")), ("run", _("Run")),
+        ("source", _("Purpose")), ("model", _("Model")), ("day", _("Day")), ("run", _("Run")), ("policy", _("Policy")),
     )  # fmt: skip
     technical = request.user.technical_terms
     total = shown.Row(costs.total(rows))

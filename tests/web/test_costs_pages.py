@@ -78,7 +78,7 @@ def test_the_page_of_a_month(march: make.World, signed_in: Any) -> None:
     page = text(signed_in(march.viewer).get(PAGE, {"month": "2026-03"}))
     assert '<option value="2026-03" selected>March 2026</option>' in page
     assert '<option value="2026-02">' in page
-    for words in ("By what for", "By model", "By day", "By policy", "By run", "1.75", "calls of unknown price, 7,010 tokens",
+    for words in ("By purpose", "By model", "By day", "By policy", "By run", "1.75", "calls of unknown price, 7,010 tokens",
                   "m@host", "other@host", "2026-03-05", "Cancel order", "several at once, or none", "no run", "Measure",
                   "1 call unknown"):  # fmt: skip
         assert words in page, words

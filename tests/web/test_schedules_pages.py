@@ -73,7 +73,7 @@ def test_a_row_has_words_times_outcomes_and_acts(world: make.World, signed_in: A
         )  # fmt: skip
     page = text(signed_in(world.reviewer).get(LIST))
     for words in ("Nightly table", "At 02:30", "30 2 * * *", "Europe/Berlin", "methods compared",
-                  "skipped: the one before had not ended", "missed: nobody was there", "refused",
+                  "skipped", "missed", "Nobody was there to start it.", "refused",
                   "No judgement says that.", "Run now", "Switch off"):  # fmt: skip
         assert words in page, words
     assert page.count("02:30</time>") == 3 + 5  # the next three and the last five, in its own zone
@@ -295,7 +295,7 @@ def test_how_the_loop_stands(judged_by_a_model: make.World, signed_in: Any, monk
     loop = shown.loop(world.inventory)
     assert loop is not None
     said = {part.name: part.words for part in loop.wanting}
-    assert said["Nightly reviews"].startswith("missed: nobody was there")
+    assert said["Nightly reviews"].startswith("missed (")
     assert said["Weekly examples"] == "switched off"
     assert said["AI reviewer"] == "the server has no SIGNALBOX_KEY_NOWHERE"
     page = text(signed_in(world.admin).get(LIST))
