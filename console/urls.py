@@ -1,7 +1,9 @@
 """Every URL of the console, by name. Pages of one inventory live under ``/i/<inv>/``; the API has its own router."""
 
+from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern, URLResolver, include, path
 
+from console.api import errors as api_errors
 from console.api.app import api
 from console.views import (
     account,
@@ -9,6 +11,7 @@ from console.views import (
     changes,
     conversations,
     costs,
+    errors,
     frame,
     health,
     home,
@@ -98,6 +101,15 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("api/v1/", api.urls),
 ]
 
+
+def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """What Django refuses before any view, in the words of the side that was called."""
+    if request.path_info.startswith("/api/"):
+        return api_errors.bad_request(request, exception)
+    return errors.bad_request(request, exception)
+
+
+handler400 = "console.urls.bad_request"
 handler403 = "console.views.errors.forbidden"
 handler404 = "console.views.errors.not_found"
 handler500 = "console.views.errors.server_error"

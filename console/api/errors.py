@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, cast
 
-from django.core.exceptions import RequestDataTooBig
+from django.core.exceptions import DisallowedHost, RequestDataTooBig
 from django.db import OperationalError
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed, UnreadablePostError
 from django.http.response import HttpResponseBase
@@ -16,7 +16,7 @@ from ninja.errors import HttpError, ValidationError
 from console.api import idempotency
 from console.api.rendering import dotted, render
 from console.services.database_trouble import database_trouble
-from console.services.errors import Conflict, Invalid, Malformed, NotFound, ServiceError, Unavailable
+from console.services.errors import Conflict, Invalid, Malformed, NotFound, ServiceError, TooLarge, Unavailable
 
 logger = logging.getLogger(__name__)
 View = Callable[..., HttpResponseBase]
@@ -30,10 +30,6 @@ _UNION_MEMBER = re.compile(r"(str|int|float|bool|Expiry|(list|dict|literal|const
 
 class MethodNotAllowed(ServiceError):
     status, code = 405, "method_not_allowed"
-
-
-class TooLarge(ServiceError):
-    status, code = 413, "too_large"
 
 
 class Broken(ServiceError):
@@ -167,6 +163,15 @@ def guarded(view: View) -> View:
         return response
 
     return inner
+
+
+def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """What Django refuses before any view is asked."""
+    if isinstance(exception, DisallowedHost):
+        hint = "Call it by a name of its setting ALLOWED_HOSTS."
+        return answer(request, Malformed("The server does not answer under this host name.", field="Host", hint=hint))
+    known = as_service_error(exception)
+    return answer(request, Malformed("The request cannot be read.") if isinstance(known, Broken) else known)
 
 
 def unknown_address(request: HttpRequest) -> HttpResponse:

@@ -16,6 +16,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 from django.views.decorators.http import require_GET, require_POST
 
+from console.forms.posted import posted_json
 from console.models import Artifact, Change, Inventory, Polarity, Role, Source
 from console.permissions import Request, actor_of, require, wants_part
 from console.presenters import candidates as shown
@@ -308,7 +309,7 @@ def _parts(request: Request) -> list[tuple[str, int | None, list[tuple[str, str]
     found = []
     for text in request.POST.getlist("p")[: candidates.POLICIES]:
         try:
-            row = json.loads(text)
+            row = posted_json(text)
             key, base, rows = row["policy"], row["base"], [(str(c), str(d)) for c, d in row["rows"]]
         except (ValueError, KeyError, TypeError):
             raise bad from None

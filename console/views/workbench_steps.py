@@ -9,6 +9,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from console.forms import lines
+from console.forms.posted import posted_json
 from console.models import Artifact, Exemplar, ExemplarStatus, FitSet, Message, Pin, Polarity, QueryState
 from console.presenters import labels
 from console.services.errors import Invalid, Malformed
@@ -136,15 +137,17 @@ def _bulk(do: str, ticked: Sequence[str], artifact: Artifact) -> Asked:
 def _from_json(text: str) -> list[Step]:
     bad = Malformed(_("This form is not one of the page's."), field="steps", hint=_("Load the page again."))
     try:
-        rows = json.loads(text)
+        rows = posted_json(text)
     except ValueError:
         raise bad from None
     if not isinstance(rows, list) or not 1 <= len(rows) <= MOST + 1:
         raise bad
     for row in rows:
-        if not isinstance(row, dict) or not set(row) <= set(FIELDS) or row.get("action") not in ACTIONS:
+        if not isinstance(row, dict) or not set(row) <= set(FIELDS):
             raise bad
         if any(type(value) is not FIELDS[name] for name, value in row.items()) or row.get("state", 0) >= 1 << 62:
+            raise bad
+        if row.get("action") not in ACTIONS:
             raise bad
     return [Step(**row) for row in rows]
 

@@ -435,7 +435,8 @@ def test_an_impossible_decision_says_why_and_the_others_can_go_on(world: make.Wo
 @pytest.mark.parametrize(
     "p",
     [
-        "", "{", "[]", '{"policy": "cancel-order"}', '{"policy": 1, "base": 1, "rows": [["a", "signal"]]}',
+        "", "{", "[]", "[" * 5_000, '{"a":' * 30 + "1" + "}" * 30,
+        '{"policy": "cancel-order"}', '{"policy": 1, "base": 1, "rows": [["a", "signal"]]}',
         '{"policy": "cancel-order", "base": true, "rows": [["a", "signal"]]}',
         '{"policy": "cancel-order", "base": 1, "rows": []}', '{"policy": "cancel-order", "base": 1, "rows": [["a", "erase"]]}',
     ],

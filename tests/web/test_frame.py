@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.conf import LazySettings
 from django.http import HttpResponse
 from django.template import Context, Template
 from django.test import Client, RequestFactory
@@ -96,6 +97,41 @@ def test_a_form_without_token_is_refused_with_a_page_that_says_so(world: make.Wo
     response = client.post("/profile/terms/", {"technical": "1"})
     assert response.status_code == 403
     assert "Please send it again" in response.content.decode()
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("charset", ["utf-7", "latin-1"])
+def test_a_form_that_cannot_be_read_is_no_failure_of_ours(world: make.World, charset: str) -> None:
+    client = Client(enforce_csrf_checks=True, raise_request_exception=False)
+    client.get("/sign-in/")  # the CSRF cookie: what checks it reads the form again
+    sent = f"application/x-www-form-urlencoded; charset={charset}"
+    response = client.generic("POST", "/sign-in/", "username=%ff%fe", content_type=sent)
+    assert response.status_code == 400
+    assert "This could not be read" in response.content.decode()
+
+
+@pytest.mark.django_db
+def test_a_form_that_is_too_large_says_how_much_is_taken(client: Client, settings: LazySettings) -> None:
+    client.get("/sign-in/")
+    sent = "application/x-www-form-urlencoded"
+    body = "username=" + "x" * settings.DATA_UPLOAD_MAX_MEMORY_SIZE
+    response = client.generic("POST", "/sign-in/", body, content_type=sent)
+    assert response.status_code == 413
+    assert "larger than 12 MB" in response.content.decode()
+    many = "&".join(f"f{n}=x" for n in range(settings.DATA_UPLOAD_MAX_NUMBER_FIELDS + 1))
+    assert client.generic("POST", "/sign-in/", many, content_type=sent).status_code == 400
+
+
+def test_a_host_name_that_is_not_ours_is_answered_in_the_words_of_page_and_api(client: Client) -> None:
+    page = client.get("/sign-in/", headers={"Host": "evil.example"})
+    assert page.status_code == 400
+    assert "does not answer under this host name" in page.content.decode()
+    assert "evil.example" not in page.content.decode()
+    reply = client.get("/api/v1/inventories", headers={"Host": "evil.example"})
+    assert (reply.status_code, reply["Content-Type"]) == (400, "application/json; charset=utf-8")
+    error = reply.json()["error"]
+    assert (error["code"], error["field"]) == ("malformed", "Host")
+    assert error["request_id"] == reply["X-Request-Id"]
 
 
 def test_a_broken_view_answers_with_the_request_s_id(rf: RequestFactory) -> None:

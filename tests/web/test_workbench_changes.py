@@ -134,6 +134,13 @@ def test_without_scripts_the_strip_is_a_page(author: Client, miss: dict[str, str
         ({"steps": "{"}, 400),
         ({"steps": "[]"}, 400),
         ({"steps": '[{"action": "erase"}]'}, 400),
+        ({"steps": '[{"action": {}}]'}, 400),
+        ({"steps": '[{"action": []}]'}, 400),
+        ({"steps": "[" * 5_000}, 400),
+        ({"steps": "[" * 50 + "]" * 50}, 400),
+        ({"steps": '[{"action": "pin", "state": 1e999}]'}, 400),
+        ({"steps": '[{"action": "pin", "state": NaN}]'}, 400),
+        ({"steps": '[{"action": "add", "state": ' + "9" * 5_000 + "}]"}, 400),
         ({"steps": '[{"action": "add", "source": "generated"}]'}, 400),
         ({"steps": '[{"action": "add", "state": "1", "polarity": "signal"}]'}, 400),
         ({"steps": '[{"action": "add", "state": 99999999999999999999, "polarity": "signal"}]'}, 400),
@@ -142,7 +149,19 @@ def test_without_scripts_the_strip_is_a_page(author: Client, miss: dict[str, str
 def test_what_no_form_sends_is_refused(author: Client, data: dict[str, str], status: int) -> None:
     answer = preview(author, data)
     assert answer.status_code == status
+    if "steps" in data:
+        applied = author.post(APPLY, {**data, "base_version": "1", "key": "k" * 36}, headers=HTMX)
+        assert applied.status_code == status
     assert Change.objects.filter(action="add").count() == 0
+
+
+def test_an_escape_hides_no_lone_surrogate(author: Client) -> None:
+    steps = '[{"action": "add", "text": "one \\ud800 two \\u0000", "polarity": "signal"}]'
+    shown = preview(author, {"steps": steps})
+    assert shown.status_code == 200
+    assert "one \ufffd two \ufffd" in shown.content.decode()
+    author.post(APPLY, form(shown), headers=HTMX)
+    assert Exemplar.objects.filter(text="one \ufffd two \ufffd").count() == 1
 
 
 def test_another_message_of_the_chat_or_the_whole_of_it_can_be_the_example(world: make.World, author: Client) -> None:
