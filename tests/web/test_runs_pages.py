@@ -274,7 +274,8 @@ def test_another_like_it_takes_over_what_has_no_field(world: make.World, signed_
     made = Run.objects.exclude(pk=run.pk).get()
     assert made.scope == run.scope
     assert made.params == run.params
-    assert client.post(f"{LIST}new/?like={run.public_id}", {**values, "rest": "["}).status_code == 422
+    for rest in ("[", "5", '{"scope": 5}', '{"params": []}', "[" * 5_000, '{"scope": {"a": NaN}}'):
+        assert client.post(f"{LIST}new/?like={run.public_id}", {**values, "rest": rest}).status_code == 422, rest
 
 
 @pytest.mark.parametrize("kind", sorted(run_kinds.KINDS))
