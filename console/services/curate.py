@@ -29,7 +29,7 @@ from console.services.fit import Basis, Draft
 from console.services.impact import Impact
 from console.services.inventories import current_point
 from console.services.plan import Plan, Step, make_plan, restoring_plan, snapshot, start_plan
-from console.services.revision import Revision, lock_artifact, revision
+from console.services.revision import Revision, lock_artifact, revision, stamp
 from sq_core import embedding
 from sq_core.embedding import vector_key
 from sq_core.scoring import cut_off
@@ -166,11 +166,6 @@ class _Prepared:
     effect: Impact
 
 
-def _stamp(inventory: Inventory) -> tuple[int, ...]:
-    """The revision numbers that every write to what a decision stands on bumps."""
-    return (inventory.release, inventory.log_revision, inventory.label_revision, inventory.exemplar_revision)
-
-
 def _prepared(
     artifact: Artifact,
     make: PlanMaker,
@@ -193,13 +188,13 @@ def _prepared(
     if point.centre is None:
         warnings = ["The first fit of this inventory will fix its centre."] if preview else []
         effect = Impact(base_version=base_version, warnings=warnings)
-        return _Prepared(_stamp(inventory), plan, None, known or {}, None, effect)
+        return _Prepared(stamp(inventory), plan, None, known or {}, None, effect)
     if known is None:
         known = _known_vectors(plan, inventory)
     ground = fit.basis(artifact, point=point, inventory=inventory, base=active, fit_set=plan.setting.fit_set)
     draft = _drafted(plan, ground, known)
     effect = _assessed(plan, ground, draft, known, preview=preview)
-    return _Prepared(_stamp(inventory), plan, ground, known, draft, effect)
+    return _Prepared(stamp(inventory), plan, ground, known, draft, effect)
 
 
 def _rows(plan: Plan) -> list[Exemplar]:
@@ -295,7 +290,7 @@ def _apply(
     pin_vectors = [_pin_vectors(pin, artifact.inventory) for pin in ready.plan.new_pins]  # may embed
     with refusing_collisions(), transaction.atomic():
         locked = lock_artifact(artifact).inventory
-        if _stamp(locked) != ready.stamp:
+        if stamp(locked) != ready.stamp:
             ready = _prepared(artifact, make, by, check, known=ready.known)
         if ready.plan.setting.status == Status.ARCHIVED:
             raise Conflict(f"{artifact.key} is archived.", hint="Restore it first.")

@@ -4,10 +4,11 @@ fits at once leave two centres or half a fit."""
 import numpy as np
 import pytest
 
-from console.models import Centre, Change, ClassifierVersion, Inventory, Release
+from console.models import Centre, Change, ClassifierVersion, Exemplar, Inventory, Release
 from console.services import artifacts, fit, table
 from console.services.actor import SYSTEM
 from console.services.errors import Conflict
+from console.services.revision import revision
 from tests import make
 from tests.make import World
 
@@ -81,16 +82,44 @@ def once(meanwhile: object, then: object) -> object:
     return inner
 
 
-def test_of_two_first_refits_at_once_one_is_a_conflict(unfitted: Inventory, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_two_first_refits_at_once_one_finds_nothing_left_to_do(
+    unfitted: Inventory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     other = once(lambda: fit.refit(unfitted, by=SYSTEM), fit.draft_version)
     monkeypatch.setattr(fit, "draft_version", other)
-    with pytest.raises(Conflict, match="first version meanwhile") as refused:
-        fit.refit(unfitted, by=SYSTEM)
-    assert (refused.value.base_version, refused.value.current_version) == (None, 1)
+    assert fit.refit(unfitted, by=SYSTEM) == []
     assert ClassifierVersion.objects.count() == 2
     assert (
         Release.objects.filter(inventory=unfitted).count() == 1 + 2 + 2
     )  # made, two policies, centre, the other's refit
+
+
+def test_a_version_on_a_base_that_is_no_longer_active_is_a_conflict(world: World) -> None:
+    """Whoever forgets to compare is stopped here: the last guard of every new version."""
+    ground = fit.basis(world.cancel)
+    make.exemplar(world.cancel, "call it off")
+    fit.refit(world.inventory, by=SYSTEM)
+    draft = fit.draft_version(ground, Exemplar.objects.promoted().filter(artifact=world.cancel))
+    with (
+        pytest.raises(Conflict, match="no longer the newest") as refused,
+        revision(world.inventory, by=SYSTEM, summary="x") as step,
+    ):
+        fit.save_version(draft, step)
+    assert (refused.value.base_version, refused.value.current_version) == (1, 2)
+
+
+def test_a_first_version_beside_another_is_a_conflict(unfitted: Inventory) -> None:
+    fit.ensure_centre(unfitted, by=SYSTEM)
+    artifact = unfitted.artifacts.get(key="pets")
+    ground = fit.basis(artifact)
+    fit.refit(unfitted, by=SYSTEM)
+    draft = fit.draft_version(ground, Exemplar.objects.promoted().filter(artifact=artifact))
+    with (
+        pytest.raises(Conflict, match="first version meanwhile") as refused,
+        revision(unfitted, by=SYSTEM, summary="x") as step,
+    ):
+        fit.save_version(draft, step)
+    assert (refused.value.base_version, refused.value.current_version) == (None, 1)
 
 
 def test_of_two_first_fits_at_once_one_fixes_the_centre(unfitted: Inventory, monkeypatch: pytest.MonkeyPatch) -> None:
