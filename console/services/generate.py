@@ -36,6 +36,7 @@ from console.services.generate_writer import Writer
 from console.services.inventories import current_point
 from console.services.judge_scope import Target, targets_of
 from console.services.prompting import prompt_tokens
+from console.services.revision import lock_inventory
 from console.services.run_kind import Context, Forecast, Item, ItemDraft, Outcome
 from sq_core import embedding
 from sq_core.artifact_text import artifact_text
@@ -226,7 +227,7 @@ class GenerateKind:
 
     def store(self, context: Context, done: Sequence[tuple[Item, Outcome]]) -> list[Json | None]:
         """The texts that say something new, as candidates, or as an artifact's first examples."""
-        Inventory.objects.select_for_update().get(pk=context.inventory.pk)  # two sides of one artifact come one by one
+        lock_inventory(context.inventory)  # two sides of one artifact come one by one
         shelf = Shelf(context, [item.payload["artifact"] for item, _ in done])
         results: list[Json | None] = [shelf.take(item.payload, outcome.value) for item, outcome in done]
         shelf.save()

@@ -8,6 +8,7 @@ from console.services import audit
 from console.services.actor import Actor
 from console.services.artifacts import current_text
 from console.services.errors import Conflict, Invalid, NotFound
+from console.services.revision import lock_inventory
 
 PROMPT = "page"  # the "prompt version" of an answer given in the console: what the person saw
 REASON_LIMIT = 2_000
@@ -39,7 +40,7 @@ def give_label(
         raise Invalid(f"The score is {str(score)[:40]}.", field="score", hint="Give a whole number from 1 to 5.")
     with transaction.atomic():
         # The inventory's row is the queue of everybody who labels here: repeats are numbered without gaps or races.
-        locked = Inventory.objects.select_for_update().get(pk=inventory.pk)
+        locked = lock_inventory(inventory)
         state = QueryState.objects.filter(conversation=conversation, user_turn=user_turn).first()
         if state is None:
             raise NotFound(f"{conversation.external_id} has no user turn {user_turn}.", field="user_turn")

@@ -12,7 +12,7 @@ from console.services import artifacts
 from console.services.actor import Actor
 from console.services.errors import Invalid
 from console.services.ingest import Place, Progress, Report, records_of
-from console.services.revision import revision
+from console.services.revision import lock_artifacts, revision
 from sq_core import readers
 from sq_core.readers import RowError
 
@@ -81,8 +81,7 @@ def _keep(rows: dict[str, _Row], row: _Row, report: Report) -> None:
 def _write(inventory: Inventory, rows: dict[str, _Row], report: Report, *, by: Actor) -> None:
     """Lock what may change (artifacts first, then the inventory), see what differs, and make one release of it."""
     with transaction.atomic():
-        list(Artifact.objects.select_for_update().filter(inventory=inventory, key__in=rows).order_by("pk"))
-        Inventory.objects.select_for_update().get(pk=inventory.pk)
+        locked = lock_artifacts(inventory, Artifact.objects.filter(inventory=inventory, key__in=rows))
         known = {a.key: a for a in Artifact.objects.filter(inventory=inventory, key__in=rows)}
         for key in [key for key, artifact in known.items() if artifact.kind != rows[key].new.kind]:
             report.reject(_other_kind(rows.pop(key), known.pop(key)))
@@ -99,7 +98,7 @@ def _write(inventory: Inventory, rows: dict[str, _Row], report: Report, *, by: A
         if not added and not edits:
             return
         summary = f"Import: {len(added)} added, {len(edits)} changed"
-        with revision(inventory, by=by, summary=summary) as r:
+        with revision(inventory, by=by, summary=summary, locked=locked) as r:
             position = artifacts.next_position(inventory)
             for number, row in enumerate(added):
                 artifact = artifacts.add(r, row.new, position=position + number)

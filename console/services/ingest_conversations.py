@@ -15,6 +15,7 @@ from console.services.actor import Actor
 from console.services.embed import to_message
 from console.services.errors import Conflict, Invalid
 from console.services.ingest import PIECE, Place, Progress, Report, records_of
+from console.services.revision import lock_inventory
 from sq_core import conversation as log
 from sq_core.readers import CONVERSATION_FORMATS, RowError, read_conversations
 
@@ -138,7 +139,7 @@ def _store(inventory: Inventory, batch: Sequence[_Read], report: Report) -> None
         return
     long = [read for read in batch if len(read.record.messages) * 2 + 1 > PIECE]
     with transaction.atomic():
-        Inventory.objects.select_for_update().get(pk=inventory.pk)
+        lock_inventory(inventory)
         known = _known(inventory, batch)
         fresh = [read for read in batch if read.record.external_id not in known]
         created = _create(inventory, fresh, report)
@@ -220,7 +221,7 @@ def _first_difference(conversation: Conversation, read: _Read) -> int:
 def _store_rest(inventory: Inventory, read: _Read) -> None:
     while True:
         with transaction.atomic():
-            conversation = Conversation.objects.select_for_update().get(
+            conversation = Conversation.objects.select_for_update(no_key=True).get(
                 inventory=inventory, external_id=read.record.external_id
             )
             stored = conversation.message_count

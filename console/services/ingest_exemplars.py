@@ -14,6 +14,7 @@ from console.services import artifacts, audit
 from console.services.actor import Actor
 from console.services.errors import Invalid
 from console.services.ingest import PIECE, Place, Progress, Report, records_of
+from console.services.revision import lock_inventory
 from sq_core.readers import ExemplarRow, RowError, read_exemplars
 
 
@@ -97,7 +98,7 @@ def _store(inventory: Inventory, batch: list[_Text], report: Report, *, by: Acto
     if not batch:
         return
     with transaction.atomic():
-        Inventory.objects.select_for_update().get(pk=inventory.pk)
+        lock_inventory(inventory)
         rows = Exemplar.objects.filter(
             artifact__in={item.artifact.pk for item in batch}, text_digest__in={item.key[1] for item in batch}
         )

@@ -12,7 +12,7 @@ from console.models.inventory import KEY
 from console.services import audit, embed
 from console.services.actor import Actor
 from console.services.errors import Invalid, Unavailable
-from console.services.revision import Revision, revision
+from console.services.revision import Revision, lock_inventory, revision
 from sq_core.conversation import clean_text
 from sq_core.embedding import EncoderUnavailable
 from sq_core.scoring import PRESETS, Pooling, ScoringError
@@ -139,7 +139,7 @@ def update_inventory(
         _check_share("target_recall", target_recall)
         point["target_recall"] = target_recall
     with transaction.atomic():
-        locked = Inventory.objects.select_for_update().get(pk=inventory.pk)
+        locked = lock_inventory(inventory)
         _update_own(locked, own, by=by, reason=reason)
         now = current_point(locked)
         changed = {field: value for field, value in point.items() if getattr(now, field) != value}

@@ -41,6 +41,7 @@ from console.services.judge_scope import (
     read_scope,
 )
 from console.services.prompting import ask, prompt_tokens
+from console.services.revision import lock_inventory
 from console.services.run_kind import PENDING, Context, Forecast, Item, ItemDraft, Outcome
 from sq_core.judging import Verdict
 
@@ -215,6 +216,7 @@ class JudgeKindOfRun:
             result: Json = {"scores": {name: verdict.score for name, verdict in verdicts.items()}}
             results.append(result | ({"flags": list(material.flags)} if material.flags else {}))
         if rows:
+            lock_inventory(context.inventory)  # as everybody who writes judgements: their ids follow their commits
             Judgement.objects.bulk_create(rows, ignore_conflicts=True)
             Inventory.objects.filter(pk=context.inventory.pk).update(label_revision=F("label_revision") + 1)
         return results

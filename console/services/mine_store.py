@@ -13,6 +13,7 @@ from console.services.artifacts import EXEMPLAR_LIMIT, exemplar_digest
 from console.services.impact import state_texts
 from console.services.mine_log import Ground
 from console.services.mine_scope import Json, rule_of, words_of
+from console.services.revision import lock_inventory
 from sq_core.mining_arrays import Rows, label_horizon, near_duplicates
 
 SAMPLE = 5  # conflicts told of
@@ -33,6 +34,7 @@ class Found:
 
 def store_found(ground: Ground, artifact: Artifact, found: Found) -> Json:
     """The new candidates of one artifact, inside the caller's transaction; what is known is counted. Safe to repeat."""
+    lock_inventory(ground.inventory)  # as everybody who writes examples: of two with the same text one comes second
     rows = [
         *((int(p), Polarity.SIGNAL) for p in found.signals),
         *((int(p), Polarity.ANTI_SIGNAL) for p in found.anti_signals),

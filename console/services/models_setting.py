@@ -17,6 +17,7 @@ from console.services import audit
 from console.services.actor import Actor
 from console.services.errors import Invalid, NotFound, Unavailable
 from console.services.inventories import KEEP, _Keep
+from console.services.revision import lock_inventory
 from sq_core.artifact_text import artifact_text
 from sq_core.conversation import clean_text
 
@@ -137,7 +138,7 @@ def set_model(
     }  # fmt: skip
     values = {name: _CHECKS[name](name, value) for name, value in given.items() if value is not KEEP}
     with transaction.atomic():
-        locked = Inventory.objects.select_for_update().get(pk=inventory.pk)
+        locked = lock_inventory(inventory)
         row = ModelSetting.objects.filter(inventory=locked, role=role).first()
         before = record(row) if row else None
         row = row or ModelSetting(inventory=locked, role=role)
@@ -291,7 +292,7 @@ def new_guideline(
             hint=f"Keep it to {GUIDELINE_LIMIT}: every call repeats it.",
         )
     with transaction.atomic():
-        locked = Inventory.objects.select_for_update().get(pk=inventory.pk)
+        locked = lock_inventory(inventory)
         now = guideline(locked)
         rubric = rubric or now.rubric
         if (now.text, now.rubric) == (cleaned, rubric):

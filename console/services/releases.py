@@ -19,7 +19,7 @@ from console.services import audit, curate, fit, impact
 from console.services.actor import Actor
 from console.services.errors import Conflict, Invalid, NotFound
 from console.services.inventories import put_point_back
-from console.services.revision import Revision, revision
+from console.services.revision import Revision, lock_artifacts, lock_inventory, revision
 
 
 def get_release(inventory: Inventory, number: int) -> Release:
@@ -32,7 +32,7 @@ def get_release(inventory: Inventory, number: int) -> Release:
 def go_live(inventory: Inventory, number: int, *, by: Actor, reason: str = "") -> ReleaseActivation:
     """Point agents at a release: approval of a draft, or stepping back at once. The draft is not changed."""
     with transaction.atomic():
-        locked = Inventory.objects.select_for_update().get(pk=inventory.pk)
+        locked = lock_inventory(inventory)
         get_release(locked, number)
         if locked.live_release == number:
             raise Invalid(f"Release {number} is live already.", field="release")
@@ -68,8 +68,10 @@ def rollback_all(
         raise Invalid("Say why everything goes back.", field="reason", hint="The reason is kept with the release.")
     get_release(inventory, number)
     with transaction.atomic():
-        artifacts = list(Artifact.objects.select_for_update().filter(inventory=inventory).select_related("inventory"))
-        with revision(inventory, by=by, summary=f"Everything back to release {number}", reason=reason) as step:
+        locked = lock_artifacts(inventory, Artifact.objects.filter(inventory=inventory))
+        artifacts = list(Artifact.objects.filter(inventory=inventory).select_related("inventory"))  # a new one as well
+        summary = f"Everything back to release {number}"
+        with revision(inventory, by=by, summary=summary, reason=reason, locked=locked) as step:
             if reverts is not None:
                 refuse_later(step.number - 1, reverts)
             put_point_back(step, OperatingPoint.objects.at(number).get(inventory=inventory), action="restore")

@@ -13,7 +13,7 @@ from console.services.curate import Applied
 from console.services.errors import Conflict, Invalid
 from console.services.impact import Impact
 from console.services.release_diff import FieldChange, Flip
-from console.services.revision import lock_artifact, revision
+from console.services.revision import lock_artifact, lock_inventory, revision
 
 LATER = "Take the later change back first, or set it by hand."
 
@@ -266,7 +266,7 @@ def _preview_point(change: Change, by: Actor) -> Preview:
 
 def _revert_point(change: Change, by: Actor, reason: str, base_version: int | None) -> None:
     with transaction.atomic():
-        locked = Inventory.objects.select_for_update().get(pk=change.inventory_id)
+        locked = lock_inventory(change.inventory_id)
         was, fields = _point_back(change, inventories.current_point(locked))
         summary = f"Operating point: {change.action} taken back"
         with revision(locked, by=by, summary=summary, reason=reason, locked=locked) as step:
