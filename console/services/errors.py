@@ -22,6 +22,10 @@ class Invalid(ServiceError):
     status, code = 422, "invalid"
 
 
+class TooLarge(ServiceError):
+    status, code = 413, "too_large"
+
+
 class Unavailable(ServiceError):
     """A needed part (the encoder, say) is away; nothing was written."""
 
