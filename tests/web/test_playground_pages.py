@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from html import unescape
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from console.models import AuditEvent, Conversation, Exemplar, Release, Vector
 from console.services import score
+from console.services.errors import Invalid
 from console.views import playground
 from console.views.playground import Said, parse
 from tests import make
@@ -94,6 +96,50 @@ def test_what_cannot_be_worked_out_says_why(world: make.World, signed_in: Any, m
     assert "There is no customer message yet." in answer.content.decode()
     monkeypatch.setattr(playground, "MOST_CHARACTERS", 5)
     assert client.post(URL, TYPED).status_code == 422
+
+
+@pytest.mark.parametrize(
+    ("form", "words"),
+    [
+        ({"paste": "a\n" * 600_000}, "has 1200000 characters; the playground takes 100000"),
+        ({"paste": "user:a\n" * 1_000}, "has 1000 messages; the playground takes 200"),
+        ({"role": ["user"], "text": ["x" * 100_001]}, "has 100001 characters"),
+        ({"role": ["user"] * 31, "text": ["hello there"] * 31}, "has 31 customer messages; the playground takes 30"),
+    ],
+)
+def test_what_is_too_much_is_refused_before_any_work_and_stays_in_the_form(
+    world: make.World, signed_in: Any, encoder: FakeEncoder, form: dict[str, Any], words: str
+) -> None:
+    client = signed_in(world.viewer)
+    encoder.calls.clear()
+    began = time.perf_counter()
+    answer = client.post(URL, form)
+    assert time.perf_counter() - began < 5
+    page = answer.content.decode()
+    assert answer.status_code == 422
+    assert words in page
+    assert encoder.calls == []
+    for text in (form.get("paste", ""), form.get("text", [""])[0]):
+        assert text.strip() in page
+
+
+def test_thirty_long_customer_messages_are_worked_out(world: make.World, signed_in: Any, encoder: FakeEncoder) -> None:
+    form = {"role": ["user", "assistant"] * 30, "text": [f"{n} " + "word " * 300 for n in range(60)]}
+    encoder.calls.clear()
+    assert signed_in(world.viewer).post(URL, form).status_code == 200
+    assert sum(map(len, encoder.calls)) == playground.MOST_READ
+
+
+def test_an_encoder_that_reads_prefixes_whole_is_given_less() -> None:
+    said = [{"role": "user", "content": "x" * 5_000}] * 3
+    playground._check_work(said, "e:cumulative-tail")
+    playground._check_work(said, "e")
+    with pytest.raises(Invalid, match="has 3 customer messages; the playground takes about 2 of this length"):
+        playground._check_work(said, "e:cumulative-whole")
+
+
+def test_pasting_takes_linear_time() -> None:
+    assert parse("user: a\n" + "b\n" * 500_000) == [Said("user", "a\n" + "\n".join("b" * 500_000))]
 
 
 def test_hostile_texts_are_text(world: make.World, signed_in: Any) -> None:
