@@ -27,7 +27,9 @@ NAMES = {
 _LINE = re.compile(rf"\A\s*({'|'.join(NAMES)})\s*:\s?(.*)\Z", re.IGNORECASE | re.DOTALL)
 MOST_CHARACTERS = 100_000
 MOST_MESSAGES = 200
-MOST_READ = 60  # texts for the encoder, each customer message and each prefix one: some four seconds on one core
+MOST_READ = (
+    40  # texts for the encoder, each customer message and each prefix one: some three seconds on a core of its own
+)
 WINDOW = 500  # characters that an encoder which reads prefixes whole takes as one text
 
 

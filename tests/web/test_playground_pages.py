@@ -104,7 +104,7 @@ def test_what_cannot_be_worked_out_says_why(world: make.World, signed_in: Any, m
         ({"paste": "a\n" * 600_000}, "has 1200000 characters; the playground takes 100000"),
         ({"paste": "user:a\n" * 1_000}, "has 1000 messages; the playground takes 200"),
         ({"role": ["user"], "text": ["x" * 100_001]}, "has 100001 characters"),
-        ({"role": ["user"] * 31, "text": ["hello there"] * 31}, "has 31 customer messages; the playground takes 30"),
+        ({"role": ["user"] * 21, "text": ["hello there"] * 21}, "has 21 customer messages; the playground takes 20"),
     ],
 )
 def test_what_is_too_much_is_refused_before_any_work_and_stays_in_the_form(
@@ -123,8 +123,8 @@ def test_what_is_too_much_is_refused_before_any_work_and_stays_in_the_form(
         assert text.strip() in page
 
 
-def test_thirty_long_customer_messages_are_worked_out(world: make.World, signed_in: Any, encoder: FakeEncoder) -> None:
-    form = {"role": ["user", "assistant"] * 30, "text": [f"{n} " + "word " * 300 for n in range(60)]}
+def test_twenty_long_customer_messages_are_worked_out(world: make.World, signed_in: Any, encoder: FakeEncoder) -> None:
+    form = {"role": ["user", "assistant"] * 20, "text": [f"{n} " + "word " * 300 for n in range(40)]}
     encoder.calls.clear()
     assert signed_in(world.viewer).post(URL, form).status_code == 200
     assert sum(map(len, encoder.calls)) == playground.MOST_READ
@@ -134,7 +134,7 @@ def test_an_encoder_that_reads_prefixes_whole_is_given_less() -> None:
     said = [{"role": "user", "content": "x" * 5_000}] * 3
     playground._check_work(said, "e:cumulative-tail")
     playground._check_work(said, "e")
-    with pytest.raises(Invalid, match="has 3 customer messages; the playground takes about 2 of this length"):
+    with pytest.raises(Invalid, match="has 3 customer messages; the playground takes about 1 of this length"):
         playground._check_work(said, "e:cumulative-whole")
 
 
