@@ -1,10 +1,12 @@
-"""Request ids, the user's time zone, and caching that knows of htmx."""
+"""Request ids, limits of uploads, the user's time zone, and caching that knows of htmx."""
 
 import re
 import uuid
 import zoneinfo
 from collections.abc import Callable
 
+from django.conf import settings
+from django.core.files.uploadhandler import FileUploadHandler, SkipFile
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.utils import timezone
 from django.utils.cache import patch_vary_headers
@@ -55,6 +57,29 @@ def _cleaned(values: QueryDict) -> QueryDict:
         clean.setlist(clean_text(key)[0], [clean_text(item)[0] for item in items])
     clean._mutable = False
     return clean
+
+
+class UploadLimit(FileUploadHandler):
+    """The first upload handler: a file beyond the limit is not written down any further.
+
+    The page Data takes `UPLOAD_LIMIT` from who has a session, every other form a small file. The view finds
+    ``request.upload_too_large`` in the place of the file.
+    """
+
+    def receive_data_chunk(self, raw_data: bytes, start: int) -> bytes:
+        if start + len(raw_data) > self._limit():
+            self.request.upload_too_large = True  # type: ignore[union-attr]
+            raise SkipFile
+        return raw_data
+
+    def file_complete(self, file_size: int) -> None:
+        """The handlers behind this one keep the file."""
+
+    def _limit(self) -> int:
+        request = self.request
+        known = request is not None and settings.SESSION_COOKIE_NAME in request.COOKIES
+        wide = known and request is not None and request.path_info.endswith("/data/")
+        return int(settings.UPLOAD_LIMIT if wide else settings.DATA_UPLOAD_MAX_MEMORY_SIZE)
 
 
 class UserZoneMiddleware:

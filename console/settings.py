@@ -112,6 +112,13 @@ SECURE_REFERRER_POLICY = "same-origin"
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = env.boolean("SECURE_COOKIES")
 DATA_UPLOAD_MAX_MEMORY_SIZE = 12 * 1024 * 1024  # conversation imports take up to 10 MB
+UPLOAD_LIMIT = env.integer("UPLOAD_LIMIT_MB", 200, low=1, high=2_000) * 1024 * 1024
+UPLOAD_KEPT_DAYS = env.integer("UPLOAD_KEPT_DAYS", 7, low=1, high=365)
+FILE_UPLOAD_HANDLERS = [
+    "console.middleware.UploadLimit",
+    "django.core.files.uploadhandler.MemoryFileUploadHandler",
+    "django.core.files.uploadhandler.TemporaryFileUploadHandler",
+]
 
 SIGNALBOX_ENCODER = env.text("SIGNALBOX_ENCODER", "minilm")
 if SIGNALBOX_ENCODER != "minilm" and not SIGNALBOX_ENCODER.startswith("openai:"):
@@ -149,6 +156,7 @@ CELERY_BEAT_SCHEDULE = {
     "embed-pending": {"task": "console.embed_pending", "schedule": 60.0, "options": {"expires": 55}},
     "heartbeat": {"task": "console.heartbeat", "schedule": 15.0, "options": {"expires": 14}},
     "coordinate": {"task": "console.coordinate", "schedule": 10.0, "options": {"expires": 9}},
+    "erase-uploads": {"task": "console.erase_uploads", "schedule": 3_600.0, "options": {"expires": 3_500}},
 }
 
 LOGGING = {

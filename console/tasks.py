@@ -9,7 +9,7 @@ from kombu.exceptions import OperationalError as BrokerError
 
 from console.celery import app
 from console.models import Inventory, Run
-from console.services import embed, heartbeat, run_coordinator, run_work, schedules
+from console.services import embed, heartbeat, run_coordinator, run_work, schedules, uploads
 from console.services.errors import Unavailable
 
 STATES_PER_RUN = 2_000  # about 15 s with the local encoder; the next minute's run takes the rest
@@ -77,6 +77,12 @@ def wake_run(run_id: int) -> bool:
         log.warning("run %s waits, the broker is away: %s", run_id, error)
         return False
     return True
+
+
+@app.task(name="console.erase_uploads", autoretry_for=(OperationalError,), max_retries=2, time_limit=900)
+def erase_uploads() -> int:
+    """Erase the files that are no longer needed."""
+    return uploads.erase_old()
 
 
 @app.task(name="console.heartbeat", autoretry_for=(OperationalError,), max_retries=2, time_limit=30)

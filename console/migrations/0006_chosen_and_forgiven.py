@@ -4,20 +4,29 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('console', '0005_runs'),
+        ("console", "0005_runs"),
     ]
 
     operations = [
         migrations.AddField(
-            model_name='judgement',
-            name='chosen',
+            model_name="judgement",
+            name="chosen",
             field=models.BooleanField(default=False),
         ),
         migrations.AddField(
-            model_name='runitem',
-            name='forgiven',
+            model_name="runitem",
+            name="forgiven",
             field=models.PositiveSmallIntegerField(default=0),
+        ),
+        migrations.AddField(
+            model_name="run",
+            name="done",
+            field=models.PositiveIntegerField(default=0),
+        ),
+        migrations.AddField(
+            model_name="run",
+            name="failed",
+            field=models.PositiveIntegerField(default=0),
         ),
     ]

@@ -44,6 +44,7 @@ from console.models.run import (
     Spend,
     StartOutcome,
 )
+from console.models.upload import Upload, UploadPart
 from console.models.version import ClassifierVersion
 
 __all__ = [
@@ -53,5 +54,5 @@ __all__ = [
     "ItemState", "Judge", "JudgeKind", "Judgement", "Kind", "Membership", "Message", "Mode", "ModelProvider",
     "ModelRole", "ModelSetting", "OperatingPoint", "Origin", "Overlap", "Pin", "Polarity", "QueryState", "Release",
     "ReleaseActivation", "Role", "Rubric", "Run", "RunItem", "RunKind", "RunState", "Schedule", "ScheduledStart",
-    "Source", "Spend", "StartOutcome", "StateView", "Status", "User", "Vector", "ViewKind",
+    "Source", "Spend", "StartOutcome", "StateView", "Status", "Upload", "UploadPart", "User", "Vector", "ViewKind",
 ]  # fmt: skip

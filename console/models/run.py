@@ -59,6 +59,8 @@ class Run(models.Model):
     params = models.JSONField(default=dict)
     provider = models.JSONField(default=dict)  # the model setting as it was at creation; never a key
     total = models.PositiveIntegerField(default=0)  # items
+    done = models.PositiveIntegerField(default=0)  # of them, moved in the transaction that ends an item
+    failed = models.PositiveIntegerField(default=0)
     cap_tokens = models.PositiveBigIntegerField(null=True)
     cap_money = models.DecimalField(max_digits=12, decimal_places=4, null=True)
     tokens_in = models.PositiveBigIntegerField(default=0)

@@ -5,7 +5,8 @@ It may run twice at once and be killed anywhere: every step is a conditional UPD
 
 from datetime import datetime, timedelta
 
-from django.db.models import Q
+from django.db import transaction
+from django.db.models import F, Q
 from django.utils import timezone
 
 from console.models import Attempt, ItemState, Run, RunItem, RunState
@@ -53,10 +54,18 @@ def take_back(run: Run, kind: Kind, now: datetime) -> int:
     )
     taken = 0
     for item in late:
-        mine = RunItem.objects.filter(pk=item.pk, state=ItemState.CLAIMED, claim=item.claim)
-        worn_out = item.attempts - item.forgiven >= kind.tries
-        message = "The worker that had it was lost."
-        changed = mine.update(
+        taken += _given_back(run, item, kind, now)
+    if taken:
+        _stalled(run, kind, now)
+    return taken
+
+
+def _given_back(run: Run, item: RunItem, kind: Kind, now: datetime) -> bool:
+    """One item, if it is still under the claim that was lost."""
+    worn_out = item.attempts - item.forgiven >= kind.tries
+    message = "The worker that had it was lost."
+    with transaction.atomic():
+        changed = RunItem.objects.filter(pk=item.pk, state=ItemState.CLAIMED, claim=item.claim).update(
             state=ItemState.FAILED if worn_out else ItemState.WAITING,
             claim="",
             lease_until=None,
@@ -68,10 +77,9 @@ def take_back(run: Run, kind: Kind, now: datetime) -> int:
             Attempt.objects.bulk_create(
                 [Attempt(item=item, number=item.attempts, at=now, outcome=LOST, message=message)], ignore_conflicts=True
             )
-            taken += 1
-    if taken:
-        _stalled(run, kind, now)
-    return taken
+            if worn_out:
+                Run.objects.filter(pk=run.pk).update(failed=F("failed") + 1)
+    return bool(changed)
 
 
 def _stalled(run: Run, kind: Kind, now: datetime) -> None:
@@ -82,12 +90,15 @@ def _stalled(run: Run, kind: Kind, now: datetime) -> None:
     stalls = run.stalls + 1
     if stalls >= STALLS:
         note = f"{stalls} times a worker was lost before anything ended. Retry when the cause is mended."
-        run.items.filter(state=ItemState.WAITING).update(
-            state=ItemState.FAILED, error_code=LOST, error="The run was given up.", ended_at=now
-        )
-        Run.objects.filter(pk=run.pk, state__in=moving, stalls=run.stalls).update(
-            state=RunState.FAILED, stalls=stalls, note=note, finished_at=now, wait_until=None
-        )
+        with transaction.atomic():
+            mine = Run.objects.filter(pk=run.pk, state__in=moving, stalls=run.stalls).update(
+                state=RunState.FAILED, stalls=stalls, note=note, finished_at=now, wait_until=None
+            )
+            if mine:
+                given_up = run.items.filter(state=ItemState.WAITING).update(
+                    state=ItemState.FAILED, error_code=LOST, error="The run was given up.", ended_at=now
+                )
+                Run.objects.filter(pk=run.pk).update(failed=F("failed") + given_up)
         return
     Run.objects.filter(pk=run.pk, state__in=moving, stalls=run.stalls).update(
         state=RunState.STALLED, stalls=stalls, note="A worker was lost; its items were given back."

@@ -1,7 +1,9 @@
 """Every kind of run by its name."""
 
-from console.models import ModelRole, RunKind
-from console.services import generate, judge, mine, run_simple
+from typing import Any
+
+from console.models import ModelRole, Role, RunKind
+from console.services import generate, import_run, judge, mine, run_simple
 from console.services.errors import Invalid
 from console.services.run_kind import Kind
 
@@ -12,6 +14,7 @@ _ALL: tuple[Kind, ...] = (
     run_simple.SCORE,
     run_simple.EVALUATE,
     run_simple.CALIBRATE,
+    import_run.KIND,
 )
 KINDS: dict[str, Kind] = {kind.kind.value: kind for kind in _ALL}
 MODEL_OF = {RunKind.GENERATE: ModelRole.GENERATOR, RunKind.JUDGE: ModelRole.JUDGE}
@@ -22,3 +25,11 @@ def kind_of(name: str) -> Kind:
     if name not in KINDS:
         raise Invalid(f"There is no run of kind {name[:40]!r}.", field="kind", hint=f"Use one of {', '.join(KINDS)}.")
     return KINDS[name]
+
+
+def role_for(name: str, params: Any) -> Role:
+    """Who may start or handle such a run: the kind's role, or a higher one that its params ask for."""
+    kind = kind_of(name)
+    asked = getattr(kind, "role_for", None)
+    found: Role = asked(params if isinstance(params, dict) else {}) if asked else kind.role
+    return found

@@ -286,9 +286,11 @@ def record(run: Run, kind: Kind, context: Context, token: str, done: Sequence[tu
             ignore_conflicts=True,
         )
         _pay(run, kind, context, done, now)
-        ended = sum(row.state in (ItemState.DONE, ItemState.FAILED) for row in rows.values())
-        if ended:
-            Run.objects.filter(pk=run.pk).update(progressed_at=now, stalls=0)
+        failed = sum(row.state == ItemState.FAILED for row in rows.values())
+        if good or failed:
+            Run.objects.filter(pk=run.pk).update(
+                progressed_at=now, stalls=0, done=F("done") + len(good), failed=F("failed") + failed
+            )
     if longest:
         wait_for_quota(run, longest, "the provider asked for patience")
 

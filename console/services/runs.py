@@ -282,6 +282,7 @@ def retry_failed(run: Run, *, by: Actor) -> int:
         )
         if not again:
             raise Conflict("Nothing of this run has failed.", hint="There is nothing to retry.")
+        Run.objects.filter(pk=run.pk).update(failed=F("failed") - again)
         _move(
             run, RunState.QUEUED, by=by, action="retry", allowed=[RunState.GAPS, RunState.FAILED, RunState.QUEUED,
             RunState.RUNNING, RunState.STALLED, RunState.WAITING],
@@ -317,22 +318,24 @@ class Progress:
 
 
 def progress(run: Run) -> Progress:
-    counts = dict(run.items.values_list("state").annotate(n=Count("id")).values_list("state", "n"))
-    return _progress(run, counts)
+    """As the rows have it now; ``run`` is brought up to date."""
+    run.refresh_from_db(fields=["total", "done", "failed", "state", "started_at", "progressed_at", "finished_at"])
+    if run.state == RunState.PLANNING:
+        run.total = run.items.count()
+    return _progress(run, run.items.filter(state=ItemState.CLAIMED).count())
 
 
-def _progress(run: Run, counts: dict[str, int]) -> Progress:
-    done, failed = counts.get(ItemState.DONE, 0), counts.get(ItemState.FAILED, 0)
-    claimed, waiting = counts.get(ItemState.CLAIMED, 0), counts.get(ItemState.WAITING, 0)
+def _progress(run: Run, claimed: int) -> Progress:
+    ended = run.done + run.failed
+    left = max(0, run.total - ended - claimed)
     rate, eta = None, None
     until = run.finished_at or run.progressed_at
-    if run.started_at and until and done + failed:
+    if run.started_at and until and ended:
         minutes = max((until - run.started_at).total_seconds(), 0.001) / 60
-        rate = (done + failed) / minutes
-        if not run.ended and claimed + waiting:
-            eta = timezone.now() + timedelta(minutes=(claimed + waiting) / rate)
-    total = run.total or sum(counts.values())
-    return Progress(total, done, failed, claimed, waiting, rate, eta)
+        rate = ended / minutes
+        if not run.ended and claimed + left:
+            eta = timezone.now() + timedelta(minutes=(claimed + left) / rate)
+    return Progress(run.total, run.done, run.failed, min(claimed, run.total - ended), left, rate, eta)
 
 
 def list_runs(inventory: Inventory, *, kind: str = "", before: int | None = None, size: int = 50) -> QuerySet[Run]:
@@ -346,12 +349,10 @@ def list_runs(inventory: Inventory, *, kind: str = "", before: int | None = None
 
 
 def progress_of(runs: Sequence[Run]) -> dict[int, Progress]:
-    """Per run id, in one query."""
-    counts: dict[int, dict[str, int]] = {run.pk: {} for run in runs}
-    rows = RunItem.objects.filter(run__in=list(counts)).values_list("run_id", "state").annotate(n=Count("id"))
-    for run_id, state, n in rows.values_list("run_id", "state", "n"):
-        counts[run_id][state] = n
-    return {run.pk: _progress(run, counts[run.pk]) for run in runs}
+    """Per run id, of rows that were just read: one query for what is in flight."""
+    rows = RunItem.objects.filter(run__in=[run.pk for run in runs], state=ItemState.CLAIMED).values_list("run_id")
+    claimed = dict(rows.annotate(n=Count("id")).values_list("run_id", "n"))
+    return {run.pk: _progress(run, claimed.get(run.pk, 0)) for run in runs}
 
 
 @dataclass(frozen=True)

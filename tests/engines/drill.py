@@ -204,6 +204,8 @@ class Drill:
         return f"{run.state} {run.note} {run.stalls}, {self.done()} of {PAIRS}; workers:\n{log}"
 
     def verdict(self) -> dict[str, Any]:
+        from django.db.models import Count
+
         from console.models import Judgement, Spend
         from console.services import runs
 
@@ -212,6 +214,7 @@ class Drill:
         return {
             "state": run.state,
             "done": runs.progress(run).done,
+            "rows": dict(run.items.values_list("state").annotate(n=Count("id")).values_list("state", "n")),
             "judgements": rows.count(),
             "pairs": rows.distinct().count(),
             "calls": self.server.count,

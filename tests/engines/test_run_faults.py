@@ -57,6 +57,7 @@ def drill(fault: str, environment: dict[str, str]) -> dict[str, Any]:
 def held(seen: dict[str, Any]) -> None:
     """Complete, each pair stored once, every call in the ledger that was answered; nothing invented from a bad reply."""
     assert (seen["state"], seen["done"], seen["judgements"], seen["pairs"]) == ("complete", PAIRS, PAIRS, PAIRS), seen
+    assert seen["rows"] == {"done": PAIRS}, "the counters say what the rows say"
     assert seen["calls"] >= seen["spends"] >= PAIRS, seen
     assert seen["errors"].get("out_of_range", 0) + seen["errors"].get("wrong_ids", 0) > 0, "the server talked nonsense"
 

@@ -83,6 +83,8 @@ def start(world: World, **more: Any) -> Run:
 def work(run: Run) -> Run:
     run_work.work(run.pk)
     run.refresh_from_db()
+    rows = {state: run.items.filter(state=state).count() for state in ItemState.values}
+    assert (run.done, run.failed) == (rows["done"], rows["failed"]), "the counters say what the rows say"
     return run
 
 

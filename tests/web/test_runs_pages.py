@@ -3,6 +3,7 @@
 import json
 import re
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from console import tasks
 from console.models import Attempt, AuditEvent, Heartbeat, ItemState, OperatingPoint, Run, RunKind, RunState
 from console.presenters import amounts, results, run_words
 from console.presenters import runs as shown
-from console.services import heartbeat, limits, run_kinds, run_work, runs
+from console.services import heartbeat, limits, models_setting, run_kinds, run_work, runs
 from console.services.run_kind import Outcome
 from tests import make
 from tests.services.test_runs import PROVIDER, Toy
@@ -226,8 +227,6 @@ def test_the_forecast_follows_the_form(world: make.World, signed_in: Any) -> Non
 def test_a_model_of_unknown_price_asks_for_consent(
     world: make.World, signed_in: Any, woken: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from console.services import models_setting
-
     models_setting.set_model(
         world.inventory, "judge", by=world.by, provider="openai", model="m", base_url="http://127.0.0.1:9/v1",
         requests_per_minute=6,
@@ -251,8 +250,6 @@ def test_a_model_of_unknown_price_asks_for_consent(
 
 
 def test_another_like_it_takes_over_what_has_no_field(world: make.World, signed_in: Any, woken: list[int]) -> None:
-    from console.services import models_setting
-
     models_setting.set_model(
         world.inventory, "judge", by=world.by, provider="openai", model="m", base_url="http://127.0.0.1:9/v1",
         price_in="1", price_out="2",
@@ -317,7 +314,7 @@ def test_a_tick_is_not_announced_and_sends_nothing_beside(world: make.World, sig
     item = run.items.get(position=0)
     item.state, item.ended_at = ItemState.DONE, timezone.now()
     item.save()
-    Run.objects.filter(pk=run.pk).update(progressed_at=timezone.now())
+    Run.objects.filter(pk=run.pk).update(progressed_at=timezone.now(), done=1)
     part = text(client.get(address, headers=HTMX))
     assert "every 2s" in part
     assert 'id="beside"' not in part
@@ -594,3 +591,71 @@ def test_an_evaluation_s_table_takes_what_columns_there_are() -> None:
     assert table.rows[0][3].sub == "40–62"
     technical = results.evaluation({"rows": rows}, technical=True)
     assert [head for head, _ in technical.heads][:4] == ["Method", "Policies without material", "K", "P@R90"]
+
+
+# ------------------------------------------------------------------------------------------------------- for an amount
+PLAN = "/i/tiny/runs/plan/"
+
+
+@pytest.fixture
+def priced(world: make.World) -> make.World:
+    models_setting.set_model(
+        world.inventory, "judge", by=world.by, provider="openai", model="m", base_url="http://127.0.0.1:9/v1",
+        price_in="1", price_out="4", requests_per_minute=60,
+    )  # fmt: skip
+    return world
+
+
+def test_an_amount_is_shown_in_its_ways_and_one_is_started(
+    priced: make.World, signed_in: Any, woken: list[int]
+) -> None:
+    client = signed_in(priced.author)
+    assert f'href="{PLAN}"' in text(client.get(f"{LIST}new/?kind=judge"))
+    assert "Ways to spend it" not in text(client.get(PLAN))
+    page = text(client.get(PLAN, {"money": "0.02", "measure": "40", "wanted": "4"}))
+    for words in ("Ways to spend it", "1 policy a call", "8 policies a call, as a batch", "For measuring", "For learning",
+                  "within a day", "Start these 2 runs"):  # fmt: skip
+        assert words in page, words
+    assert Run.objects.count() == 0
+    values = {"money": "0.02", "measure": "40", "wanted": "4"}
+    moved = client.post(PLAN, {**values, "start": "0" * 16})
+    assert "has changed since it was worked out" in text(moved)
+    assert Run.objects.count() == 0
+    seen = re.search(r'name="start" value="(\w+)"', page)
+    assert seen is not None
+    response = client.post(PLAN, {**values, "start": seen[1]}, follow=True)
+    assert "2 runs are planned." in text(response)
+    first, second = Run.objects.order_by("pk")
+    assert (first.kind, "sample" in first.scope, "by_margin" in second.scope) == ("judge", True, True)
+    assert first.cap_money is not None
+    assert second.cap_money is not None
+    assert first.cap_money + second.cap_money == pytest.approx(Decimal("0.02"), abs=Decimal("0.0001"))
+    assert woken == [first.pk, second.pk]
+
+
+def test_an_amount_that_is_none_is_said(priced: make.World, signed_in: Any) -> None:
+    client = signed_in(priced.author)
+    refused = client.get(PLAN, {"money": "0", "measure": "40", "wanted": "4"})
+    assert refused.status_code == 422
+    assert "Give a number above 0." in text(refused)
+    assert client.get(PLAN, {"money": "x", "measure": "40", "wanted": "4"}).status_code == 422
+    assert signed_in(priced.reviewer).get(PLAN).status_code == 403
+
+
+def test_without_a_price_the_amount_is_in_tokens(priced: make.World, signed_in: Any, woken: list[int]) -> None:
+    models_setting.set_model(priced.inventory, "judge", by=priced.by, price_out=None)
+    client = signed_in(priced.author)
+    page = text(client.get(PLAN, {"tokens": "20000", "measure": "100", "wanted": "4"}))
+    assert 'name="tokens"' in page
+    assert ">unknown</td>" in page
+    seen = re.search(r'name="start" value="(\w+)"', page)
+    assert seen is not None
+    client.post(PLAN, {"tokens": "20000", "measure": "100", "wanted": "4", "start": seen[1]})
+    caps = [run.cap_tokens or 0 for run in Run.objects.all()]
+    assert 19_990 <= sum(caps) <= 20_000
+
+
+def test_without_a_model_the_planner_says_what_is_wanting(world: make.World, signed_in: Any) -> None:
+    response = signed_in(world.author).get(PLAN)
+    assert response.status_code == 422
+    assert "No model judges here yet." in text(response)
