@@ -21,6 +21,7 @@ from console.views import (
     policies,
     profile,
     releases,
+    run_plan,
     runs,
     schedules,
     start,
@@ -68,6 +69,7 @@ inventory: list[URLPattern | URLResolver] = [
     # -- runs, schedules, costs, models
     path("runs/", runs.run_list, name="runs"),
     path("runs/new/", runs.run_new, name="run-new"),
+    path("runs/plan/", run_plan.run_plan, name="run-plan"),
     path("runs/<slug:run>/", runs.run_page, name="run"),
     path("runs/<slug:run>/items/", runs.run_items, name="run-items"),
     path("runs/<slug:run>/do/", runs.run_act, name="run-act"),

@@ -143,8 +143,8 @@ def _given(values: Mapping[str, Any], names: Sequence[str]) -> Json:
 # ------------------------------------------------------------------------------------------------------- no model is called
 class EvaluateForm(KindForm):
     kind = RunKind.EVALUATE
-    main, more = ("protocol",), ("labels",)
-    params_of = ("protocol", "labels")
+    main, more = ("protocol",), ("labels", "encoders")
+    params_of = ("protocol", "labels", "encoders")
 
     protocol = forms.ChoiceField(initial=evaluate.PROTOCOLS[0])
     labels = forms.ChoiceField(
@@ -153,12 +153,24 @@ class EvaluateForm(KindForm):
         help_text=_("A reviewer whose scores come down again is compared with one whose scores stay by the second."),
     )
 
+    encoders = forms.CharField(
+        required=False,
+        help_text=_("One or two, one per line, such as openai:MODEL: compared side by side. Left empty: the own one."),
+        widget=forms.Textarea({"rows": 2, "spellcheck": "false"}),
+    )
+
     def prepare(self) -> None:
         choices = [(name, labels.protocol(name)) for name in evaluate.PROTOCOLS]
         self.fields["protocol"].choices = choices  # type: ignore[attr-defined]
 
     def own_params(self) -> Json:
-        return {name: self.cleaned_data[name] for name in self.params_of}
+        found = {name: self.cleaned_data[name] for name in ("protocol", "labels")}
+        encoders = lines(self.cleaned_data["encoders"])
+        return found | ({"encoders": list(encoders)} if encoders else {})
+
+    @classmethod
+    def read(cls, scope: Mapping[str, Any], params: Mapping[str, Any]) -> Json:
+        return {**super().read(scope, params), "encoders": "\n".join(params.get("encoders") or ())}
 
 
 class ScoreForm(KindForm):

@@ -127,8 +127,7 @@ def _scope_parts(kind: str, asked: Json, names: Mapping[str, str]) -> list[str]:
     if asked.get("but_not"):
         parts.append(_("but not %(sample)s") % {"sample": sample(asked["but_not"])})
     if asked.get("by_margin"):
-        n = sum(asked["by_margin"].values())
-        parts.append(_("the %(n)s chats with the highest match strength") % {"n": figure(n)})
+        parts.append(by_margin(asked["by_margin"]))
     if asked.get("unjudged_only"):
         parts.append(_("what is not reviewed yet"))
     return parts
@@ -162,6 +161,13 @@ def sample(asked: Json) -> str:
     if whole:
         return ngettext("%(n)s random chat", "%(n)s random chats", n) % {"n": figure(n)}
     return ngettext("%(n)s random (chat, policy) pair", "%(n)s random (chat, policy) pairs", n) % {"n": figure(n)}
+
+
+def by_margin(asked: Mapping[str, int]) -> str:
+    n = sum(asked.values())
+    return ngettext(
+        "the %(n)s chat with the highest match strength", "the %(n)s chats with the highest match strength", n
+    ) % {"n": figure(n)}
 
 
 def percent(share: float) -> str:

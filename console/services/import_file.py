@@ -38,9 +38,7 @@ def import_rows(
         case "artifacts":
             return import_artifacts(inventory, source, by=by, progress=progress)
         case "exemplars":
-            return import_exemplars(
-                inventory, source, by=by, exemplar_source=options.get("source"), progress=progress
-            )
+            return import_exemplars(inventory, source, by=by, exemplar_source=options.get("source"), progress=progress)
         case "conversations":
             return import_conversations(inventory, source, by=by, format=options.get("format"), progress=progress)
         case _:

@@ -94,9 +94,7 @@ class Import:
         options = {name: params[name] for name in OPTIONS[params["what"]] if name in params}
         try:
             with uploads.plain_file(upload, encoding=params["encoding"]) as path:
-                report = import_rows(
-                    before, params["what"], path, by=by, options=options, progress=_Watch(run).look
-                )
+                report = import_rows(before, params["what"], path, by=by, options=options, progress=_Watch(run).look)
         except _Stopped:
             return Outcome(code=PENDING, again=True, retry_after=0.0)
         except Unavailable as error:

@@ -67,27 +67,26 @@ def unpacked(pieces: Iterable[bytes], *, most: int) -> Iterator[bytes]:
 
 
 def _members(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    packer, open_member = zlib.decompressobj(wbits=31), False
+    packer, inside = zlib.decompressobj(wbits=31), True
     try:
         for piece in pieces:
             rest = piece
             while rest:
                 if packer.eof:
+                    rest = rest.lstrip(b"\0")  # padding after a member
+                    if not rest:
+                        break
                     packer = zlib.decompressobj(wbits=31)
-                open_member = True
-                out = packer.decompress(rest, PIECE)
-                if out:
+                if out := packer.decompress(rest, PIECE):
                     yield out
                 rest = packer.unused_data if packer.eof else packer.unconsumed_tail
-                open_member = not packer.eof
-                if packer.eof and not rest.strip(b"\0"):  # padding of tapes and blocks
-                    rest = b""
-        while open_member and (out := packer.decompress(packer.unconsumed_tail, PIECE)):
+                inside = not packer.eof
+        while inside and (out := packer.decompress(packer.unconsumed_tail, PIECE)):
             yield out
-            open_member = not packer.eof
+            inside = not packer.eof
     except zlib.error as error:
         raise Invalid(f"The gzip file is damaged: {error}.", field="file", hint="Pack it again.") from error
-    if open_member:
+    if inside:
         raise Invalid("The gzip file ends early.", field="file", hint="Pack or send it again.")
 
 

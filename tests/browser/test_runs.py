@@ -177,6 +177,7 @@ def test_pages_of_runs_are_sound(
         ("admin", "run-new", "runs/new/"),
         ("admin", "run-new-judge", "runs/new/?kind=judge"),
         ("admin", "run-new-mine", "runs/new/?kind=mine"),
+        ("admin", "run-plan", "runs/plan/?money=2&measure=25&wanted=10"),
         ("admin", "run-like", f"runs/new/?like={gaps.public_id}"),
         ("viewer", "run-measured", f"runs/{measured.public_id}/"),
         ("admin", "run-gaps", f"runs/{gaps.public_id}/"),

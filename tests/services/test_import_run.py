@@ -25,7 +25,16 @@ from console.models import (
     Upload,
     UploadPart,
 )
-from console.services import import_run, ingest, ingest_conversations, run_coordinator, run_kinds, run_work, runs, uploads
+from console.services import (
+    import_run,
+    ingest,
+    ingest_conversations,
+    run_coordinator,
+    run_kinds,
+    run_work,
+    runs,
+    uploads,
+)
 from console.services.errors import Invalid, Unavailable
 from tests.make import World
 
