@@ -27,6 +27,17 @@ from console.models.inventory import (
     ReleaseActivation,
 )
 from console.models.judgement import Judge, JudgeKind, Judgement, Rubric
+from console.models.review import (
+    QueueKind,
+    QueueOrder,
+    Reservation,
+    ReviewAnswer,
+    ReviewDecision,
+    ReviewFlag,
+    ReviewItem,
+    ReviewQueue,
+    ReviewWord,
+)
 from console.models.run import (
     Attempt,
     Guideline,
@@ -52,7 +63,9 @@ __all__ = [
     "ClassWeight", "ClassifierVersion", "Conversation", "Decision", "Dependency", "DependencyKind", "Discovery",
     "Exemplar", "ExemplarStatus", "FitSet", "GoLive", "Guideline", "Heartbeat", "IdempotencyRecord", "Inventory",
     "ItemState", "Judge", "JudgeKind", "Judgement", "Kind", "Membership", "Message", "Mode", "ModelProvider",
-    "ModelRole", "ModelSetting", "OperatingPoint", "Origin", "Overlap", "Pin", "Polarity", "QueryState", "Release",
-    "ReleaseActivation", "Role", "Rubric", "Run", "RunItem", "RunKind", "RunState", "Schedule", "ScheduledStart",
-    "Source", "Spend", "StartOutcome", "StateView", "Status", "Upload", "UploadPart", "User", "Vector", "ViewKind",
+    "ModelRole", "ModelSetting", "OperatingPoint", "Origin", "Overlap", "Pin", "Polarity", "QueryState", "QueueKind",
+    "QueueOrder", "Release", "ReleaseActivation", "Reservation", "ReviewAnswer", "ReviewDecision", "ReviewFlag",
+    "ReviewItem", "ReviewQueue", "ReviewWord", "Role", "Rubric", "Run", "RunItem", "RunKind", "RunState", "Schedule",
+    "ScheduledStart", "Source", "Spend", "StartOutcome", "StateView", "Status", "Upload", "UploadPart", "User",
+    "Vector", "ViewKind",
 ]  # fmt: skip
