@@ -37,7 +37,7 @@ NAVIGATION = (
     Entry("conversations", _("Conversations"), "g c", ("conversation", "why")),
     Entry("playground", _("Playground")),
     Entry("review", _("Review"), "g j", ("review-",), group=True),
-    Entry("candidates", _("Candidates"), "", ("candidates-",)),
+    Entry("candidates", _("Suggestions"), "", ("candidates-",)),
     Entry("agreement", _("Agreement"), "g a"),
     Entry("evaluation", _("Evaluation"), "", ("evaluation-",)),
     Entry("releases", _("Releases"), "", ("release-", "undo"), group=True),
