@@ -39,6 +39,7 @@ from sq_core.conversation import clean_text
 from sq_core.dependencies import find_cycle
 
 TEXT_LIMIT = EXEMPLAR_LIMIT = 200_000
+MOST_EXEMPLARS = 1_000  # a side, at once; the API says the same in its schema
 
 
 @dataclass(frozen=True)
@@ -125,9 +126,15 @@ def checked_artifact(*, key: str, name: str, text: str, kind: str = Kind.POLICY,
 
 
 def checked_exemplars(signals: Sequence[str], anti_signals: Sequence[str]) -> dict[str, list[str]]:
-    """Both sides, cleaned, each text once. Raises Invalid for an empty or too long text, or one on both sides."""
+    """Both sides, cleaned, each text once. Raises Invalid for too many, an empty or too long text, one on both sides."""
     sides: dict[str, list[str]] = {}
     for polarity, texts in ((Polarity.SIGNAL, signals), (Polarity.ANTI_SIGNAL, anti_signals)):
+        if len(texts) > MOST_EXEMPLARS:
+            raise Invalid(
+                f"{len(texts)} examples; at most {MOST_EXEMPLARS} are taken at once.",
+                field=f"{polarity}s",
+                hint="Import more of them as a file.",
+            )
         sides[polarity] = list(dict.fromkeys(checked_exemplar(text, field=f"{polarity}s") for text in texts))
     both = set(sides[Polarity.SIGNAL]) & set(sides[Polarity.ANTI_SIGNAL])
     if both:

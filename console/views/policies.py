@@ -14,7 +14,7 @@ from console.models import Artifact, Inventory, Role
 from console.permissions import Request, actor_of, require, wants_part
 from console.presenters import policies as rows_of
 from console.services import artifacts, authoring, curate, fit
-from console.services.errors import Invalid, Unavailable
+from console.services.errors import Conflict, Invalid, Unavailable
 from console.views.frame import posted, say
 
 STATE_LABELS = {
@@ -112,6 +112,8 @@ def policy_edit(request: Request, inventory: Inventory, key: str) -> HttpRespons
                 base_version=form.cleaned_data["base_version"],
                 reason=form.cleaned_data["reason"],
             )
+        except Conflict as error:
+            return _beside_the_newer(request, form, artifact, error)
         except (Invalid, Unavailable) as error:
             add_service_error(form, error)
         else:
@@ -136,6 +138,16 @@ def _initial(artifact: Artifact) -> dict[str, Any]:
         "base_text": text.number,
         "base_version": version.number if version else None,
     }
+
+
+def _beside_the_newer(request: Request, form: PolicyForm, artifact: Artifact, error: Conflict) -> HttpResponse:
+    """What was typed stays in the form, beside what somebody saved meanwhile; saving again replaces that knowingly."""
+    newest = _initial(artifact)
+    typed = request.POST.copy()
+    typed |= {name: "" if newest[name] is None else str(newest[name]) for name in ("base_text", "base_version")}
+    text = artifacts.current_text(artifact) if form.cleaned_data["base_text"] != newest["base_text"] else None
+    form.data = typed
+    return _page(request, form, artifact=artifact, status=409, conflict=error, newer=text)
 
 
 def _written(form: PolicyForm, artifact: Artifact | None = None) -> authoring.Written:
@@ -164,7 +176,9 @@ def _previewed(request: Request, form: PolicyForm, written: authoring.Written) -
     return _page(request, form, artifact=written.artifact, impact=impact)
 
 
-def _page(request: Request, form: PolicyForm, *, artifact: Artifact | None = None, **more: Any) -> HttpResponse:
+def _page(
+    request: Request, form: PolicyForm, *, artifact: Artifact | None = None, status: int = 0, **more: Any
+) -> HttpResponse:
     name = artifacts.current_text(artifact).name if artifact else ""
     cancel = (
         reverse("policy", args=[request.inventory.slug, artifact.key])
@@ -173,4 +187,4 @@ def _page(request: Request, form: PolicyForm, *, artifact: Artifact | None = Non
     )
     context = {"form": form, "artifact": artifact, "name": name, "cancel": cancel, **more}
     template = "policies/edit.html#trial" if wants_part(request) and "try" in request.POST else "policies/edit.html"
-    return render(request, template, context, status=422 if form.errors else 200)
+    return render(request, template, context, status=status or (422 if form.errors else 200))

@@ -21,6 +21,7 @@ from console.services.actor import SYSTEM
 from console.services.errors import Conflict, Invalid, Unavailable
 from console.services.plan import Step
 from tests import make
+from tests.fakes import FakeEncoder
 
 pytestmark = pytest.mark.django_db
 HTMX = {"HX-Request": "true"}
@@ -352,14 +353,48 @@ def test_an_example_that_is_there_already_is_said_above_the_form(world: make.Wor
     assert 'id="id_text_error"' not in page
 
 
-def test_a_text_that_moved_on_gets_the_merge_card(world: make.World, signed_in: Any) -> None:
-    artifacts.edit_artifact(world.cancel, by=world.by, text="Meanwhile.")
-    response = signed_in(world.publisher).post(EDIT, edited(world, text="Mine."))
+def test_what_was_typed_stays_beside_a_newer_text_and_replaces_it_knowingly(world: make.World, signed_in: Any) -> None:
+    artifacts.edit_artifact(world.cancel, by=world.by, text="Meanwhile <b>this</b>.")
+    client = signed_in(world.publisher)
+    sent = edited(world, text="Mine.", signals="drop my order now\nI want out of it", reason="because")
+    response = client.post(EDIT, sent | {"confirmed": "1"})
     assert response.status_code == 409
     page = response.content.decode()
-    assert "Version 2 was made while you looked" in page
-    assert "ada" in page
-    assert artifacts.current_text(world.cancel).text == "Meanwhile."
+    assert "ada saved another text while you typed" in page
+    assert "Meanwhile &lt;b&gt;this&lt;/b&gt;." in page
+    assert ">\nMine.</textarea>" in page
+    assert "drop my order now\nI want out of it</textarea>" in page
+    assert '<input type="hidden" name="base_text" value="2"' in page
+    assert artifacts.current_text(world.cancel).text == "Meanwhile <b>this</b>."
+    assert client.post(EDIT, sent | {"confirmed": "1", "base_text": "2"}).status_code == 302
+    assert artifacts.current_text(world.cancel).text == "Mine."
+
+
+def test_what_was_typed_stays_when_a_version_moved_on(world: make.World, signed_in: Any) -> None:
+    curate.apply(world.cancel, [Step("add", text="stop the order now", polarity="signal")], by=world.by, base_version=1)
+    sent = edited(world, signals="drop my order now", confirmed="1")
+    response = signed_in(world.author).post(EDIT, sent)
+    page = response.content.decode()
+    assert response.status_code == 409
+    assert "Somebody else was faster" in page
+    assert "The newer text" not in page
+    assert "drop my order now</textarea>" in page
+    assert '<input type="hidden" name="base_version" value="2"' in page
+
+
+@pytest.mark.parametrize("side", ["signals", "anti_signals"])
+def test_more_examples_than_the_api_takes_are_an_error_of_their_field(
+    world: make.World, signed_in: Any, side: str, encoder: FakeEncoder
+) -> None:
+    encoder.calls.clear()
+    many = "\n".join(f"text {n}" for n in range(1_001))
+    for asked in ({}, {"try": "1"}):
+        response = signed_in(world.author).post(NEW, form(**{side: many}, **asked))
+        assert response.status_code == 422
+        page = response.content.decode()
+        assert f'id="id_{side}_error"' in page or asked
+        assert "1001 examples; at most 1000 are taken at once." in page
+    assert encoder.calls == []
 
 
 def test_a_version_that_moved_on_leaves_the_text_alone_too(world: make.World) -> None:
