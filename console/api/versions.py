@@ -12,7 +12,7 @@ from console.api.routes import Family
 from console.api.schemas import LARGEST, PAGE, After, Inv, Limit, Page, Rollback
 from console.api.shapes import applied_json, changed_json
 from console.models import Artifact, ClassifierVersion, Exemplar, Role
-from console.services import curate, fit
+from console.services import fit, rolling_back
 from console.services.artifacts import get_artifact
 from console.services.errors import NotFound
 from console.services.fit import precision_of, recall_of
@@ -103,7 +103,7 @@ def _figures(version: ClassifierVersion) -> dict[str, Any]:
 def rollback(request: ApiRequest, inv: Inv, key: str, n: N, body: Rollback) -> Any:
     """A new version with the content of version n (numbers never go back); the exemplars that this removes are retired."""
     artifact = get_artifact(request.inventory, key)
-    applied = curate.rollback(artifact, n, by=request.caller.actor, base_version=body.base_version, reason=body.reason)
+    applied = rolling_back.rollback(artifact, n, by=request.caller.actor, base_version=body.base_version, reason=body.reason)
     return applied_json(applied)
 
 

@@ -22,9 +22,9 @@ from console.models import (
     StateView,
     Status,
 )
-from console.services import embed, fit, impact, table
+from console.services import embed, fit, impact
 from console.services.actor import SYSTEM, Actor
-from console.services.errors import Conflict, Invalid, NotFound
+from console.services.errors import Conflict, Invalid
 from console.services.fit import Basis, Draft
 from console.services.impact import Impact
 from console.services.inventories import current_point
@@ -32,7 +32,6 @@ from console.services.plan import Plan, Step, make_plan, restoring_plan, snapsho
 from console.services.revision import Revision, lock_artifact, revision, stamp
 from sq_core import embedding
 from sq_core.embedding import vector_key
-from sq_core.scoring import cut_off
 
 PIN_BOUND = 0.90  # centred cosine, for the encoders shipped here
 PlanMaker = Callable[[Artifact, Actor], Plan]
@@ -253,7 +252,7 @@ def _preview(artifact: Artifact, make: PlanMaker, by: Actor) -> Impact:
     return _prepared(artifact, make, by, lambda: fit.active_version(artifact), preview=True).effect
 
 
-def _check_base(artifact: Artifact, base_version: int | None) -> ClassifierVersion | None:
+def check_base(artifact: Artifact, base_version: int | None) -> ClassifierVersion | None:
     """The active version, if it is the one the caller looked at. Raises Conflict."""
     active = fit.active_version(artifact)
     current = active.number if active else None
@@ -281,7 +280,7 @@ def _apply(
     """Work the decision out, then lock and write it: as it is where nothing was written meanwhile, else worked out again."""
 
     def check() -> ClassifierVersion | None:
-        return _check_base(artifact, base_version)
+        return check_base(artifact, base_version)
 
     ready = _prepared(artifact, make, by, check)
     if ready.ground is None and _both_sides(_rows(ready.plan)):
@@ -325,7 +324,7 @@ def _write(
         exemplar.save()
         before["exemplars"][public_id], after["exemplars"][public_id] = earlier, snapshot(exemplar)
     if plan.fit_set != setting.fit_set:
-        _replace_fit_set(setting, plan.fit_set, step)
+        replace_fit_set(setting, plan.fit_set, step)
     version = base
     if draft is not None:
         learnt = replace(draft, basis=replace(draft.basis, fit_set=plan.fit_set))
@@ -348,7 +347,7 @@ def _write(
     return Applied(version, change, ready.effect, draft.fit_ms if draft else 0.0, draft is not None, ground)
 
 
-def _replace_fit_set(setting: ArtifactSetting, fit_set: str, step: Revision) -> None:
+def replace_fit_set(setting: ArtifactSetting, fit_set: str, step: Revision) -> None:
     step.close(ArtifactSetting.objects.filter(pk=setting.pk))
     ArtifactSetting.objects.create(
         artifact=setting.artifact, mode=setting.mode, fit_set=fit_set, status=setting.status, from_release=step.number
@@ -398,138 +397,3 @@ def _drop_pins(plan: Plan, step: Revision) -> list[str]:
     if ids and step.close(Pin.objects.filter(public_id__in=ids)) != len(ids):
         raise Conflict("A pin was removed meanwhile.", hint="Look at the pins again.")
     return ids
-
-
-# ---------------------------------------------------------------------------------------------------------------- rollback
-def _target(artifact: Artifact, number: int) -> ClassifierVersion:
-    target = ClassifierVersion.objects.select_related("centre").filter(artifact=artifact, number=number).first()
-    if target is None:
-        raise NotFound(f"{artifact.key} has no version {number}.", field="version")
-    return target
-
-
-def preview_rollback(artifact: Artifact, number: int, *, by: Actor = SYSTEM) -> Impact:
-    target, ground = _target(artifact, number), fit.basis(artifact)
-    return impact.assess(
-        ground, copied_draft(ground, target), pins=list(Pin.objects.current().filter(artifact=artifact))
-    )
-
-
-def copied_draft(ground: Basis, target: ClassifierVersion) -> Draft:
-    """The old version's content as a draft: its weights and offset as they were, measured on today's states."""
-    if ground.base is not None and target.pk == ground.base.pk:
-        raise Invalid(f"Version {target.number} is the active one.", field="version", hint="Choose an earlier version.")
-    if (target.encoder_id, target.centre_id) != (ground.point.encoder_id, ground.centre.pk):
-        raise Invalid(
-            f"Version {target.number} belongs to another encoder or centre and cannot be scored.", field="version"
-        )
-    classifier = table.classifier_of(target)
-    margins = table.margins_of(classifier, ground.states, table.pooling_of(ground.point))
-    by_id = Exemplar.objects.in_bulk([row["id"] for row in target.exemplars])
-    rows = tuple(by_id[row["id"]] for row in target.exemplars if row["id"] in by_id)
-    left_out = fit.leaking_states(ground, rows)
-    cutoff = cut_off(ground.point.theta, target.offset)
-    return Draft(
-        basis=ground,
-        exemplars=rows,
-        fit=None,  # type: ignore[arg-type]  # copied, not fitted
-        classifier=classifier,
-        offset_rule="copied",
-        margins=margins,
-        left_out=left_out,
-        metrics=fit.metrics_of(ground, margins, cutoff, left_out),
-        fit_ms=0.0,
-    )
-
-
-def rollback(
-    artifact: Artifact,
-    number: int,
-    *,
-    by: Actor,
-    base_version: int | None,
-    reason: str,
-    reverts: Change | None = None,
-) -> Applied:
-    """A new version with the content of an old one (numbers never go back); examples it drops are retired.
-
-    A failing pin warns and never blocks. A reason is required.
-    """
-    if not reason.strip():
-        raise Invalid("Say why you roll back.", field="reason", hint="The reason is kept with the version.")
-    with transaction.atomic():
-        artifact = lock_artifact(artifact)
-        _check_base(artifact, base_version)
-        target, ground = _target(artifact, number), fit.basis(artifact)
-        draft = copied_draft(ground, target)
-        effect = impact.assess(ground, draft, pins=list(Pin.objects.current().filter(artifact=artifact)))
-        with revision(
-            artifact.inventory, by=by, summary=f"{artifact.key}: back to version {number}", reason=reason
-        ) as step:
-            return restore_version(target, draft, effect, step, reverts=reverts)
-
-
-def restore_version(
-    target: ClassifierVersion, draft: Draft, effect: Impact, step: Revision, *, reverts: Change | None = None
-) -> Applied:
-    """Write the copy of ``target`` as the next version inside an open revision."""
-    ground = draft.basis
-    before: dict[str, Any] = {
-        "version": ground.base.number if ground.base else None, "fit_set": ground.fit_set, "exemplars": {},
-    }  # fmt: skip
-    after: dict[str, Any] = {"fit_set": target.fit_set, "exemplars": {}, "copied_from": target.number}
-    for exemplar, wanted in _differences(ground, target):
-        before["exemplars"][exemplar.public_id] = snapshot(exemplar)
-        for name, value in wanted.items():
-            setattr(exemplar, name, value)
-        exemplar.save()
-        after["exemplars"][exemplar.public_id] = snapshot(exemplar)
-    setting = ground.artifact.settings.get(to_release__isnull=True)
-    if setting.fit_set != target.fit_set:
-        _replace_fit_set(setting, target.fit_set, step)
-    version = fit.store_version(
-        step,
-        ground,
-        **{name: getattr(target, name) for name in COPIED},
-        offset_rule="copied",
-        metrics=draft.metrics,
-        reason=step.reason or f"Back to version {target.number}",
-    )
-    after["version"] = version.number
-    change = step.change(
-        action="rollback",
-        object_type="version",
-        object_id=f"{ground.artifact.key}/{version.number}",
-        artifact=ground.artifact,
-        before=before,
-        after=after,
-        reverts=reverts,
-    )
-    return Applied(version, change, effect, 0.0, True)
-
-
-COPIED = (
-    "exemplars", "weights", "bias", "alphas", "offset", "inverse_penalty", "class_weight", "stop", "libraries", "fit_set",
-    "counts", "weight_hash",
-)  # fmt: skip
-
-
-def _differences(ground: Basis, target: ClassifierVersion) -> list[tuple[Exemplar, dict[str, Any]]]:
-    """What has to change so that the exemplars are those of ``target``: its own promoted, later ones in the fit retired.
-
-    One that its source alone would keep out was a person's choice then, and is theirs again: the next fit keeps it.
-    """
-    wanted = {row["id"]: row["polarity"] for row in target.exemplars}
-    result: list[tuple[Exemplar, dict[str, Any]]] = []
-    for exemplar in Exemplar.objects.filter(artifact=ground.artifact).order_by("pk"):
-        if exemplar.pk in wanted:
-            state: dict[str, Any] = {"status": ExemplarStatus.PROMOTED, "polarity": wanted[exemplar.pk]}
-            if exemplar.source in fit.GENRES["mixed"] - fit.GENRES[target.fit_set]:
-                state["decided_by_person"] = True
-        elif fit.in_fit(exemplar, ground.fit_set) or fit.in_fit(exemplar, target.fit_set):
-            state = {"status": ExemplarStatus.RETIRED}
-        else:
-            continue
-        if any(getattr(exemplar, name) != value for name, value in state.items()):
-            result.append((exemplar, state))
-    return result

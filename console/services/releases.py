@@ -15,7 +15,7 @@ from console.models import (
     Release,
     ReleaseActivation,
 )
-from console.services import audit, curate, fit, impact
+from console.services import audit, fit, impact, rolling_back
 from console.services.actor import Actor
 from console.services.errors import Conflict, Invalid, NotFound
 from console.services.inventories import put_point_back
@@ -146,5 +146,5 @@ def _restore_version(step: Revision, artifact: Artifact, number: int) -> None:
     if wanted is None or (active is not None and wanted.pk == active.pk):
         return  # it had none then: what it has since learnt stays, an unfitted policy would be shown at every turn
     ground = fit.basis(artifact)
-    draft = curate.copied_draft(ground, wanted)
-    curate.restore_version(wanted, draft, impact.Impact(base_version=active.number if active else None), step)
+    draft = rolling_back.copied_draft(ground, wanted)
+    rolling_back.restore_version(wanted, draft, impact.Impact(base_version=active.number if active else None), step)

@@ -7,7 +7,7 @@ from typing import Any
 from django.db import transaction
 
 from console.models import Artifact, Change, Inventory, OperatingPoint, Status
-from console.services import artifacts, curate, fit, inventories, release_diff, releases
+from console.services import artifacts, curate, fit, inventories, release_diff, releases, rolling_back
 from console.services.actor import Actor
 from console.services.curate import Applied
 from console.services.errors import Conflict, Invalid
@@ -117,7 +117,7 @@ EXEMPLARS = Way(_preview_exemplars, _revert_exemplars)
 def _preview_refit(change: Change, by: Actor) -> Preview:
     artifact = _artifact(change)
     _check_newest(artifact, change)
-    return Preview(impact=curate.preview_rollback(artifact, _before(change)["version"], by=by))
+    return Preview(impact=rolling_back.preview_rollback(artifact, _before(change)["version"], by=by))
 
 
 def _revert_refit(change: Change, by: Actor, reason: str, base_version: int | None) -> Applied:
@@ -125,7 +125,7 @@ def _revert_refit(change: Change, by: Actor, reason: str, base_version: int | No
     artifact = _artifact(change)
     with transaction.atomic():
         _check_newest(lock_artifact(artifact), change)
-        return curate.rollback(
+        return rolling_back.rollback(
             artifact,
             _before(change)["version"],
             by=by,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from console.models import Change, ClassifierVersion, Exemplar, OperatingPoint, Polarity
-from console.services import curate, fit, impact, table
+from console.services import fit, impact, rolling_back, table
 from console.services.errors import Invalid, NotFound
 from console.services.impact import Impact
 from console.services.workbench import Ground
@@ -209,7 +209,7 @@ def version_diff(ground: Ground, a: int, b: int) -> VersionDiff:
         result.cosine = float(exact_dots(weights[0], weights[1])) / lengths if lengths else None
     if ground.basis is not None and len(ground.basis.states) and _comparable(ground, old) and _comparable(ground, new):
         stood = replace(ground.basis, base=old)
-        result.effect = impact.assess(stood, curate.copied_draft(stood, new), pins=ground.pins)
+        result.effect = impact.assess(stood, rolling_back.copied_draft(stood, new), pins=ground.pins)
     return result
 
 

@@ -11,7 +11,7 @@ from django.views.decorators.http import require_GET, require_http_methods
 from console.models import Inventory, Role
 from console.permissions import Request, actor_of, require, wants_part
 from console.presenters import labels
-from console.services import curate, fit, workbench
+from console.services import fit, rolling_back, workbench
 from console.services import workbench_versions as versions
 from console.services.errors import Conflict, Invalid
 from console.services.idempotency import InFlight
@@ -41,7 +41,7 @@ def rollback(request: Request, inventory: Inventory, key: str, number: int) -> H
     try:
         done = once(
             request,
-            lambda: curate.rollback(
+            lambda: rolling_back.rollback(
                 ground.artifact, number, by=actor_of(request), base_version=base_of(request), reason=reason_of(request)
             ),
         )
@@ -58,7 +58,7 @@ def rollback(request: Request, inventory: Inventory, key: str, number: int) -> H
 
 
 def _rollback_context(request: Request, ground: Ground, number: int) -> dict[str, Any]:
-    effect = curate.preview_rollback(ground.artifact, number, by=actor_of(request))
+    effect = rolling_back.preview_rollback(ground.artifact, number, by=actor_of(request))
     names = [request.inventory.slug, ground.artifact.key, number]
     found = common(
         request, ground, effect, apply_url=reverse("policy-rollback", args=names), hidden={}, always_reason=True

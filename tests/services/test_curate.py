@@ -19,7 +19,7 @@ from console.models import (
     Release,
     Source,
 )
-from console.services import artifacts, curate, embed, fit, inventories, runtime, score, table
+from console.services import artifacts, curate, embed, fit, inventories, rolling_back, runtime, score, table
 from console.services.actor import Actor
 from console.services.artifacts import exemplar_digest
 from console.services.curate import Step
@@ -218,8 +218,8 @@ def test_rollback_copies_the_old_content_and_retires_what_came_later(world: Worl
     first = ClassifierVersion.objects.get(artifact=world.cancel, number=1)
     promote(world)
     with pytest.raises(Invalid):
-        curate.rollback(world.cancel, 1, by=world.by, base_version=2, reason=" ")
-    done = curate.rollback(world.cancel, 1, by=world.by, base_version=2, reason="wrong turn")
+        rolling_back.rollback(world.cancel, 1, by=world.by, base_version=2, reason=" ")
+    done = rolling_back.rollback(world.cancel, 1, by=world.by, base_version=2, reason="wrong turn")
     assert done.version is not None
     assert done.version.number == 3
     for name in ("weights", "alphas"):
@@ -240,7 +240,7 @@ def test_a_rollback_to_what_a_person_took_into_use_keeps_it_in_later_fits(world:
     step = Step("promote", exemplar=suggested.public_id)
     taken = curate.apply(world.cancel, [step], by=world.by, base_version=1)
     curate.undo(taken.change, by=world.by)
-    done = curate.rollback(world.cancel, 2, by=world.by, base_version=3, reason="it was right")
+    done = rolling_back.rollback(world.cancel, 2, by=world.by, base_version=3, reason="it was right")
     assert done.version is not None
     assert suggested.public_id in {row["public_id"] for row in done.version.exemplars}
     assert fit.refit(world.inventory, by=world.by) == []  # mined, where generated ones are fitted: theirs all the same
@@ -438,7 +438,11 @@ def test_a_log_without_customers_and_the_longest_key_make_one_release_per_decisi
     before = Inventory.objects.get(pk=world.others.pk).release
     done = curate.apply(policy, [Step("add", text="wrap this", polarity="signal")], by=world.by, base_version=1)
     assert done.change.release.number == before + 1  # no second "first fit" for want of turns to draw from
-    for change in (first, done.change, curate.rollback(policy, 1, by=world.by, base_version=2, reason="x").change):
+    for change in (
+        first,
+        done.change,
+        rolling_back.rollback(policy, 1, by=world.by, base_version=2, reason="x").change,
+    ):
         Change._meta.get_field("object_id").clean(change.object_id, change)  # PostgreSQL keeps to the column's length
 
 

@@ -15,7 +15,7 @@ from console.models import (
     Release,
     Role,
 )
-from console.services import artifacts, calibrate, curate, fit, inventories, releases, reverting
+from console.services import artifacts, calibrate, curate, fit, inventories, releases, reverting, rolling_back
 from console.services.errors import Conflict, Invalid
 from console.services.plan import Step
 from console.services.revision import revision
@@ -89,7 +89,7 @@ def add(world: World) -> None:
 
 def rollback(world: World) -> None:
     add(world)
-    curate.rollback(world.cancel, 1, by=world.by, base_version=2, reason="worse")
+    rolling_back.rollback(world.cancel, 1, by=world.by, base_version=2, reason="worse")
 
 
 def pin(world: World) -> None:
@@ -141,7 +141,7 @@ def test_each_act_is_taken_back_and_done_again(world: World, act: Callable[[Worl
     elif act is rollback:
         add(world)
         before = content(world)
-        curate.rollback(world.cancel, 1, by=world.by, base_version=2, reason="worse")
+        rolling_back.rollback(world.cancel, 1, by=world.by, base_version=2, reason="worse")
     elif act is rolled_back:
         for part in (add, edit, theta):
             part(world)
