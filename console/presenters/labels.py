@@ -208,6 +208,7 @@ ACTIONS: dict[str, Text | Label] = {
     "operating_point.restore": Label(_("Took back how it is decided"), _("Restored the operating point")),
     "update": _("Changed"),
     "import": _("Imported"),
+    "import_begun": _("Began an import"),
 }
 
 # What a run does, by its kind; the line says what comes of it.

@@ -1,10 +1,17 @@
-"""Ingest: what every import shares: its report, its row errors, its pieces."""
+"""Ingest: what every import shares: its report, its row errors, its pieces, its audit rows."""
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from types import TracebackType
+from typing import Any, Protocol, Self, TypeVar
 
+from django.db import DatabaseError
+
+from console.models import Inventory
+from console.services import audit
+from console.services.actor import Actor
 from console.services.errors import Invalid
 from sq_core.readers import RowError
 
@@ -74,6 +81,55 @@ class Report:
         if self.replaced_characters:
             parts.append(f"{self.replaced_characters} characters (NUL, lone surrogates) replaced by U+FFFD")
         return f"{self.read} {self.kind} read: " + ", ".join(parts)
+
+
+class Trail:
+    """The audit rows of one import: what a piece stores is covered by a row of its own transaction, or by one before it.
+
+    An import of one piece leaves one row, ``KIND.import`` with its counts. A longer one opens with ``KIND.import_begun``
+    beside the first rows it stores and closes with the counts, also when it is stopped; one that was killed has no close.
+    """
+
+    def __init__(self, inventory: Inventory, report: Report, *, by: Actor) -> None:
+        self._inventory, self._report, self._by = inventory, report, by
+        self._begun = self._ended = False
+        self.more: dict[str, Any] = {}  # beside the counts
+
+    def piece(self, *, last: bool) -> None:
+        """At the end of a piece's transaction, after the report has its counts."""
+        if last:
+            self.end()
+        elif self._report.changed and not self._begun:
+            self._begun = True
+            self._record("import_begun", None)
+
+    def end(self, **more: Any) -> None:
+        """The closing row, once, where anything was stored."""
+        if self._report.changed and not self._ended:
+            self._ended = True
+            self._record("import", {**self._report.counts(), **self.more, **more})
+
+    def _record(self, action: str, after: dict[str, Any] | None) -> None:
+        audit.record(
+            by=self._by,
+            action=f"{self._report.kind}.{action}",
+            object_type="inventory",
+            object_id=self._inventory.slug,
+            inventory=self._inventory.slug,
+            after=after,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.end()
+            return
+        with suppress(DatabaseError):  # what stopped it is the caller's to hear of
+            self.end(stopped=True)
 
 
 def records_of(

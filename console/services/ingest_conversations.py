@@ -10,11 +10,10 @@ from typing import Any
 from django.db import transaction
 
 from console.models import Conversation, Inventory, Message, QueryState
-from console.services import audit
 from console.services.actor import Actor
 from console.services.embed import to_message
 from console.services.errors import Conflict, Invalid
-from console.services.ingest import PIECE, Place, Progress, Report, records_of
+from console.services.ingest import PIECE, Place, Progress, Report, Trail, records_of
 from console.services.revision import lock_inventory
 from sq_core import conversation as log
 from sq_core.readers import CONVERSATION_FORMATS, RowError, read_conversations
@@ -75,29 +74,21 @@ def import_conversations(
     report = Report("conversations")
     batch: dict[str, _Read] = {}
     rows = 0
-    for place, record in records_of(source, lambda path: read_conversations(path, format=format), report):
-        report.read += 1
-        read = _checked(place, record, report)
-        if read is None:
-            continue
-        cost = 1 + 2 * len(read.record.messages)
-        if batch and (rows + cost > PIECE or read.record.external_id in batch):
-            _store(inventory, list(batch.values()), report)
-            batch, rows = {}, 0
-        batch[read.record.external_id] = read
-        rows += cost
-        if progress:
-            progress(report.read)
-    _store(inventory, list(batch.values()), report)
-    if report.changed:
-        audit.record(
-            by=by,
-            action="conversations.import",
-            object_type="inventory",
-            object_id=inventory.slug,
-            inventory=inventory.slug,
-            after=report.counts(),
-        )
+    with Trail(inventory, report, by=by) as trail:
+        for place, record in records_of(source, lambda path: read_conversations(path, format=format), report):
+            report.read += 1
+            read = _checked(place, record, report)
+            if read is None:
+                continue
+            cost = 1 + 2 * len(read.record.messages)
+            if batch and (rows + cost > PIECE or read.record.external_id in batch):
+                _store(inventory, list(batch.values()), report, trail)
+                batch, rows = {}, 0
+            batch[read.record.external_id] = read
+            rows += cost
+            if progress:
+                progress(report.read)
+        _store(inventory, list(batch.values()), report, trail, last=True)
     return report.done()
 
 
@@ -133,7 +124,9 @@ def _is_finite(metadata: Mapping[str, Any]) -> bool:
 
 
 # ------------------------------------------------------------------------------------------------------------- storing
-def _store(inventory: Inventory, batch: Sequence[_Read], report: Report) -> None:
+def _store(
+    inventory: Inventory, batch: Sequence[_Read], report: Report, trail: Trail | None = None, *, last: bool = False
+) -> None:
     """One piece: the inventory locked, so that two imports of the same file cannot both store a conversation."""
     if not batch:
         return
@@ -149,6 +142,8 @@ def _store(inventory: Inventory, batch: Sequence[_Read], report: Report) -> None
         work = [*zip(created, fresh, strict=True), *grown]
         for conversation, read in work:
             _append(conversation, read, limit=PIECE // 2)
+        if trail:
+            trail.piece(last=last and not long)
     for read in long:  # the rest of what is longer than a piece: each step leaves a shorter, whole conversation
         _store_rest(inventory, read)
 

@@ -10,10 +10,10 @@ from django.utils import timezone
 
 from console.models import Artifact, ArtifactText, Exemplar, ExemplarStatus, Inventory
 from console.models import Source as From
-from console.services import artifacts, audit
+from console.services import artifacts
 from console.services.actor import Actor
 from console.services.errors import Invalid
-from console.services.ingest import PIECE, Place, Progress, Report, records_of
+from console.services.ingest import PIECE, Place, Progress, Report, Trail, records_of
 from console.services.revision import lock_inventory
 from sq_core.readers import ExemplarRow, RowError, read_exemplars
 
@@ -51,26 +51,18 @@ def import_exemplars(
     report = Report("exemplars")
     known = {a.key: a for a in Artifact.objects.filter(inventory=inventory)}
     batch: list[_Text] = []
-    for place, record in records_of(source, read_exemplars, report):
-        report.read += 1
-        item = _checked(place, record, known, exemplar_source, report)
-        if item is not None:
-            batch.append(item)
-        if len(batch) >= PIECE:
-            _store(inventory, batch, report, by=by)
-            batch = []
-        if progress:
-            progress(report.read)
-    _store(inventory, batch, report, by=by)
-    if report.changed:
-        audit.record(
-            by=by,
-            action="exemplars.import",
-            object_type="inventory",
-            object_id=inventory.slug,
-            inventory=inventory.slug,
-            after=report.counts(),
-        )
+    with Trail(inventory, report, by=by) as trail:
+        for place, record in records_of(source, read_exemplars, report):
+            report.read += 1
+            item = _checked(place, record, known, exemplar_source, report)
+            if item is not None:
+                if len(batch) >= PIECE:
+                    _store(inventory, batch, report, trail, by=by)
+                    batch = []
+                batch.append(item)
+            if progress:
+                progress(report.read)
+        _store(inventory, batch, report, trail, by=by, last=True)
     return report.done()
 
 
@@ -94,7 +86,9 @@ def _checked(
     return _Text(place, artifact, record.polarity, text, override or record.source or default)
 
 
-def _store(inventory: Inventory, batch: list[_Text], report: Report, *, by: Actor) -> None:
+def _store(
+    inventory: Inventory, batch: list[_Text], report: Report, trail: Trail, *, by: Actor, last: bool = False
+) -> None:
     if not batch:
         return
     with transaction.atomic():
@@ -120,6 +114,7 @@ def _store(inventory: Inventory, batch: list[_Text], report: Report, *, by: Acto
         Exemplar.objects.bulk_create(fresh)
         Inventory.objects.filter(pk=inventory.pk).update(exemplar_revision=F("exemplar_revision") + 1)
         report.stored += len(fresh)
+        trail.piece(last=last)
 
 
 def _current_texts(batch: list[_Text]) -> dict[int, int]:

@@ -8,10 +8,10 @@ from django.db import transaction
 from django.db.models import F
 
 from console.models import Artifact, Inventory, Judge, JudgeKind, Judgement, QueryState, Rubric
-from console.services import audit
 from console.services.actor import Actor
 from console.services.errors import Invalid
-from console.services.ingest import PIECE, Place, Progress, Report, records_of
+from console.services.ingest import PIECE, Place, Progress, Report, Trail, records_of
+from console.services.revision import lock_inventory
 from sq_core.conversation import clean_text
 from sq_core.readers import JudgementRow, RowError, read_judgements
 
@@ -75,35 +75,28 @@ def import_judgements(
     context = _Context(inventory, by, rubric, report, dict(keys))
     batch: list[tuple[Place, JudgementRow]] = []
     size = 0
-    for place, record in records_of(source, read_judgements, report):
-        report.read += len(record.scores)
-        if batch and size + len(record.scores) > PIECE:
-            _store(context, batch)
-            batch, size = [], 0
-            if progress:
-                progress(report.read)
-        batch.append((place, record))
-        size += len(record.scores)
-    _store(context, batch)
-    if report.changed:
-        audit.record(
-            by=by,
-            action="judgements.import",
-            object_type="inventory",
-            object_id=inventory.slug,
-            inventory=inventory.slug,
-            after={**report.counts(), "judges": sorted(context.judges)},
-        )
+    with Trail(inventory, report, by=by) as trail:
+        for place, record in records_of(source, read_judgements, report):
+            report.read += len(record.scores)
+            if batch and size + len(record.scores) > PIECE:
+                _store(context, batch, trail)
+                batch, size = [], 0
+                if progress:
+                    progress(report.read)
+            batch.append((place, record))
+            size += len(record.scores)
+        _store(context, batch, trail, last=True)
     inventory.refresh_from_db(fields=["label_revision", "judge"])
     return report.done()
 
 
-def _store(context: _Context, batch: list[tuple[Place, JudgementRow]]) -> None:
-    """One piece in one transaction. Two imports of one file at once: the database's unique constraint decides."""
+def _store(context: _Context, batch: list[tuple[Place, JudgementRow]], trail: Trail, *, last: bool = False) -> None:
+    """One piece: the inventory locked, so that of two imports of one pair the second sees the first one's score."""
     if not batch:
         return
     _look_up(context, {record.conversation for _, record in batch})
     with transaction.atomic():
+        lock_inventory(context.inventory)
         scores = [score for place, record in batch for score in _scores(context, place, record)]
         stored = _stored(scores)
         fresh: dict[Key, _Score] = {}
@@ -116,10 +109,12 @@ def _store(context: _Context, batch: list[tuple[Place, JudgementRow]]) -> None:
                 context.report.duplicates += 1
             else:
                 context.report.reject(_clash(score, known))
-        Judgement.objects.bulk_create([score.row for score in fresh.values()], batch_size=PIECE, ignore_conflicts=True)
+        Judgement.objects.bulk_create([score.row for score in fresh.values()], batch_size=PIECE)
         context.report.stored += len(fresh)
         if fresh:
             Inventory.objects.filter(pk=context.inventory.pk).update(label_revision=F("label_revision") + 1)
+        trail.more = {"judges": sorted(context.judges)}
+        trail.piece(last=last)
 
 
 def _look_up(context: _Context, conversations: set[str]) -> None:
