@@ -145,6 +145,8 @@ def _record(inventory: Inventory, data: _Judged, found: Calibration, theta: floa
         "split": SAME_STATES,
         "target": found.target,
         "reached": found.reached,
+        "target_theta": found.target_theta,  # what the target alone would have chosen
+        "promised": found.promised,
         "judge": judge.name if judge else "",
         "rubric": judge.rubric if judge else "",
         "left_out": data.left_out,
@@ -171,7 +173,13 @@ def _cross_fitted(data: _Judged, target: float) -> dict[str, Any] | None:
         others = fold != number
         if not (data.relevant & data.judged)[others].any():
             return None
-        chosen = calibrate_theta(data.scores[others], data.relevant[others], target, judged=data.judged[others])
+        chosen = calibrate_theta(  # by the same rule, which the promise makes one of whole scenarios
+            data.scores[others],
+            data.relevant[others],
+            target,
+            scenarios=[name for name, other in zip(data.scenarios, others, strict=True) if other],
+            judged=data.judged[others],
+        )
         thetas[~others] = chosen.theta
     figures = data.at(thetas)
     return {
