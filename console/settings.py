@@ -19,6 +19,7 @@ DEBUG = env.boolean("DEBUG")
 SECRET_KEY = env.secret_key(VAR_DIR)
 PORT = env.integer("PORT", 8000, low=1, high=65535)
 ALLOWED_HOSTS = [h.strip() for h in env.text("ALLOWED_HOSTS", "127.0.0.1,localhost,[::1]").split(",") if h.strip()]
+PROXY_HOPS = env.integer("PROXY_HOPS", 0, low=0, high=10)
 CSRF_TRUSTED_ORIGINS = [o.strip() for o in env.text("CSRF_TRUSTED_ORIGINS").split(",") if o.strip()]
 
 INSTALLED_APPS = [

@@ -6,9 +6,11 @@ from typing import Any
 
 from django import forms
 from django.contrib.auth.forms import AuthenticationForm
+from django.core.validators import MaxLengthValidator
 from django.utils.translation import gettext_lazy as _
 
 from console.models import Kind, Mode, User
+from console.services.accounts import MOST_PASSWORD
 from console.services.errors import ServiceError
 
 MAX_TRIED = 5
@@ -29,7 +31,8 @@ class SignInForm(AuthenticationForm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.fields["username"].widget.attrs |= {"autocomplete": "username", "autocapitalize": "none"}
-        self.fields["password"].widget.attrs |= {"autocomplete": "current-password"}
+        self.fields["password"].widget.attrs |= {"autocomplete": "current-password", "maxlength": str(MOST_PASSWORD)}
+        self.fields["password"].validators.append(MaxLengthValidator(MOST_PASSWORD))  # hashing takes time by its length
         self.fields["username"].label = _("User name")
 
 

@@ -1,6 +1,6 @@
 """The database's tables, one module per family. Fields, constraints and named filters only: every write passes a service."""
 
-from console.models.account import ApiToken, IdempotencyRecord, Membership, Role, User
+from console.models.account import ApiToken, IdempotencyRecord, Membership, Role, SignInTry, User
 from console.models.artifact import (
     Artifact,
     ArtifactSetting,
@@ -66,6 +66,6 @@ __all__ = [
     "ModelRole", "ModelSetting", "OperatingPoint", "Origin", "Overlap", "Pin", "Polarity", "QueryState", "QueueKind",
     "QueueOrder", "Release", "ReleaseActivation", "Reservation", "ReviewAnswer", "ReviewDecision", "ReviewFlag",
     "ReviewItem", "ReviewQueue", "ReviewWord", "Role", "Rubric", "Run", "RunItem", "RunKind", "RunState", "Schedule",
-    "ScheduledStart", "Source", "Spend", "StartOutcome", "StateView", "Status", "Upload", "UploadPart", "User",
+    "ScheduledStart", "SignInTry", "Source", "Spend", "StartOutcome", "StateView", "Status", "Upload", "UploadPart", "User",
     "Vector", "ViewKind",
 ]  # fmt: skip

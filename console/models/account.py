@@ -39,6 +39,20 @@ class User(AbstractUser):
         constraints = [models.UniqueConstraint(Lower("username"), name="user_username_ci")]
 
 
+class SignInTry(models.Model):
+    """A try to sign in that has not succeeded, for a quarter of an hour; ``who`` is a digest of the name as typed."""
+
+    who = models.CharField(max_length=64)
+    address = models.CharField(max_length=64)
+    at = models.DateTimeField()
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["address", "at"], name="signintry_address"),
+            models.Index(fields=["at"], name="signintry_at"),
+        ]
+
+
 class Membership(models.Model):
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="memberships")
     inventory = models.ForeignKey("Inventory", on_delete=models.CASCADE, related_name="memberships")

@@ -14,6 +14,7 @@ from console.services.actor import Actor
 from console.services.errors import Invalid
 
 TOKEN_START = "sb_"  # noqa: S105 - no secret: the mark by which people and scanners know a token
+MOST_PASSWORD = 200  # characters
 TOUCH_EVERY = timedelta(minutes=1)  # last_used_at is a hint for people, not a log: one write a minute is enough
 
 
@@ -28,7 +29,7 @@ def create_user(
     try:
         user.full_clean(exclude=["password"], validate_constraints=False)
         if password is not None:
-            validate_password(password, user)
+            _check_password(password, user)
     except ValidationError as error:
         field = next(iter(error.message_dict), "username") if hasattr(error, "error_dict") else "password"
         raise Invalid(" ".join(error.messages), field=field, hint="Choose another one.") from error
@@ -55,13 +56,19 @@ def create_user(
 def set_password(user: User, *, by: Actor, password: str) -> None:
     """Another password; the audit row says that it changed, never what it is."""
     try:
-        validate_password(password, user)
+        _check_password(password, user)
     except ValidationError as error:
         raise Invalid(" ".join(error.messages), field="password", hint="Choose a longer, less common one.") from error
     user.set_password(password)
     with transaction.atomic():
         user.save(update_fields=["password"])
         audit.record(by=by, action="user.password", object_type="user", object_id=str(user.pk), label=user.username)
+
+
+def _check_password(password: str, user: User) -> None:
+    validate_password(password, user)
+    if len(password) > MOST_PASSWORD:
+        raise ValidationError(f"This password has more than {MOST_PASSWORD} characters.")
 
 
 def set_role(user: User, inventory: Inventory, role: str | None, *, by: Actor, reason: str = "") -> Membership | None:

@@ -1,11 +1,17 @@
 """Signing in and out, the front page, and a person's own settings."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.test import Client
+from django.conf import LazySettings
+from django.test import Client, RequestFactory
+from django.utils import timezone
 
-from console.models import AuditEvent
+from console.models import AuditEvent, SignInTry
+from console.services import accounts, sign_in
+from console.services.errors import Invalid
+from console.views import account
 from tests import make
 
 pytestmark = pytest.mark.django_db
@@ -35,6 +41,100 @@ def test_a_wrong_password_is_said_and_nobody_is_signed_in(world: make.World, cli
     assert 'role="alert"' in page
     assert 'value="ada"' in page
     assert "_auth_user_id" not in client.session
+
+
+def wrong(client: Client, name: str = "ada", times: int = 1, **headers: str) -> Any:
+    for _ in range(times):
+        response = client.post("/sign-in/", {"username": name, "password": "not this one"}, headers=headers)
+    return response
+
+
+def test_after_five_wrong_passwords_no_more_are_looked_at_for_a_while(
+    world: make.World, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert wrong(client, "ada", 3).status_code == 422
+    assert wrong(client, " ADA", 2).status_code == 422  # the same name
+
+    def hashed(*args: Any, **kwargs: Any) -> None:
+        raise AssertionError("a password was looked at")
+
+    monkeypatch.setattr("django.contrib.auth.forms.authenticate", hashed)
+    right = {"username": "ada", "password": make.PASSWORD}
+    response = client.post("/sign-in/", right)
+    assert response.status_code == 429
+    assert 890 < int(response["Retry-After"]) <= 900
+    page = response.content.decode()
+    assert "Try again in 15 minutes, after " in page
+    assert "UTC" in page
+    assert SignInTry.objects.count() == 5  # a refused one lengthens nothing
+
+    monkeypatch.undo()
+    elsewhere = Client(REMOTE_ADDR="203.0.113.9")
+    assert elsewhere.post("/sign-in/", right).status_code == 302, "the account is locked"
+    assert client.post("/sign-in/", right).status_code == 429, "somebody else's success opened it again"
+    SignInTry.objects.update(at=timezone.now() - timedelta(minutes=16))
+    assert client.post("/sign-in/", right).status_code == 302
+    assert SignInTry.objects.count() == 0
+
+
+def test_a_right_password_forgets_the_wrong_ones(world: make.World, client: Client) -> None:
+    for _ in range(3):
+        wrong(client, "ada", 4)
+        assert client.post("/sign-in/", {"username": "ada", "password": make.PASSWORD}).status_code == 302
+        client.post("/sign-out/")
+
+
+def test_thirty_tries_are_all_an_address_has_whatever_the_names(world: make.World, client: Client) -> None:
+    for number in range(30):
+        assert wrong(client, f"name-{number}").status_code == 422
+    assert wrong(client, "vera").status_code == 429
+    assert wrong(Client(REMOTE_ADDR="203.0.113.9"), "vera").status_code == 422
+
+
+def test_many_tries_at_once_get_no_further(world: make.World) -> None:
+    """A try counts before its password is looked at: none of these has failed yet."""
+    tries = [sign_in.begin("ada", "203.0.113.9") for _ in range(8)]
+    assert [one.until is None for one in tries] == [True] * 5 + [False] * 3
+
+
+def test_what_was_typed_as_a_name_is_not_kept(world: make.World, client: Client) -> None:
+    wrong(client, "hunter2-my-password")
+    assert "hunter2" not in str(list(SignInTry.objects.values()))
+
+
+@pytest.mark.parametrize(
+    ("hops", "header", "address"),
+    [
+        (0, "198.51.100.7", "127.0.0.1"),
+        (1, "198.51.100.7", "198.51.100.7"),
+        (1, "6.6.6.6, 198.51.100.7", "198.51.100.7"),
+        (2, "6.6.6.6, 198.51.100.7, 10.0.0.1", "198.51.100.7"),
+        (2, "198.51.100.7", "127.0.0.1"),
+        (1, "", "127.0.0.1"),
+    ],
+)
+def test_the_address_is_the_peer_s_unless_proxies_are_told_of(
+    rf: RequestFactory, settings: LazySettings, hops: int, header: str, address: str
+) -> None:
+    settings.PROXY_HOPS = hops
+    assert account.address_of(rf.get("/", headers={"X-Forwarded-For": header})) == address
+
+
+def test_addresses_of_one_subscriber_are_one() -> None:
+    assert sign_in._network("2001:db8:1:2:3::4") == sign_in._network("[2001:db8:1:2:ffff::9]") == "2001:db8:1:2::/64"
+    assert sign_in._network("::ffff:198.51.100.7") == sign_in._network(" 198.51.100.7 ") == "198.51.100.7"
+    assert sign_in._network("unix:" + "x" * 100) == "unix:" + "x" * 40
+
+
+def test_an_endless_password_is_refused_unhashed(
+    world: make.World, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("django.contrib.auth.forms.authenticate", lambda *_, **__: pytest.fail("hashed"))
+    response = client.post("/sign-in/", {"username": "ada", "password": "x" * 201})
+    assert response.status_code == 422
+    assert "at most 200 characters" in response.content.decode()
+    with pytest.raises(Invalid, match="more than 200"):
+        accounts.create_user("longwinded", by=world.by, password="a b" * 67)
 
 
 def test_signing_in_comes_back_to_the_page_asked_for(world: make.World, client: Client) -> None:
