@@ -5,20 +5,30 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from django.db import transaction
 from numpy.typing import NDArray
 
-from console.models import ArtifactSetting, ClassifierVersion, Inventory, Mode, OperatingPoint, Status
+from console.models import (
+    ArtifactSetting,
+    ArtifactText,
+    ClassifierVersion,
+    Inventory,
+    Mode,
+    OperatingPoint,
+    Status,
+)
 from console.services import fit, table
 from console.services.actor import Actor
-from console.services.errors import Conflict, Invalid
+from console.services.errors import Invalid
 from console.services.inventories import current_point, new_point
-from console.services.revision import revision
+from console.services.revision import lock_inventory, revision
 from sq_core.evaluation.calibration import Calibration, Promise, calibrate_theta
 from sq_core.evaluation.metrics import OperatingFigures, operating_point
 from sq_core.offset import HALF_STEP
 
 SAME_STATES = "chosen and measured on the same states"
 FOLDS = 5
+UNLOCKED_TRIES = 4  # then it is worked out under the lock
 Bools = NDArray[np.bool_]
 
 
@@ -51,32 +61,57 @@ def calibrate(inventory: Inventory, *, by: Actor, target: float | None = None, r
     A state of a scenario that gave a version an exemplar does not count for that artifact.
 
     A new operating point in a new release; the present one when nothing differs. Its calibration record holds n, split,
-    judge, the promise for new scenarios and, where the scenarios suffice, cross-fitted figures. Raises Invalid before
-    the first fit or without a relevant judgement, Conflict when somebody made a release meanwhile.
+    judge, the promise for new scenarios and, where the scenarios suffice, cross-fitted figures. Where something it
+    stands on was written meanwhile it is worked out again, the last time under the lock; other releases do not matter.
+    Raises Invalid before the first fit or without a relevant judgement.
     """
-    inventory.refresh_from_db()
-    base = inventory.release
-    point = current_point(inventory)
-    target = inventory.target_recall if target is None else target
-    if not 0 < target <= 1:
+    if target is not None and not 0 < target <= 1:
         raise Invalid(
             f"The target is {target!r}.", field="target", hint="Give a share above 0 and at most 1, such as 0.9."
         )
+    for last in (False,) * UNLOCKED_TRIES + (True,):
+        found = None if last else _worked_out(inventory, target)
+        with transaction.atomic():
+            locked = lock_inventory(inventory)
+            if found is None:
+                found = _worked_out(inventory, target)
+            elif _stands_on(locked) != found.stands_on:
+                continue
+            if found.point.theta == found.theta and found.point.calibration == found.record:
+                return found.point
+            summary = f"θ calibrated to {found.theta:.3f}"
+            with revision(inventory, by=by, summary=summary, reason=reason, locked=locked) as r:
+                return new_point(r, action="calibrate", theta=found.theta, calibration=found.record)
+    raise AssertionError("unreachable: the last try returns or raises")
+
+
+@dataclass(frozen=True, eq=False)
+class _Found:
+    stands_on: tuple[Any, ...]
+    point: OperatingPoint
+    theta: float
+    record: dict[str, Any]
+
+
+def _stands_on(inventory: Inventory) -> tuple[Any, ...]:
+    """What a calibration is worked out from, by row numbers: none of these rows changes, another takes its place."""
+    judge = inventory.judge and (inventory.judge.pk, inventory.judge.rubric, inventory.judge.pass_mark)
+    settings = ArtifactSetting.objects.current().filter(artifact__inventory=inventory)
+    versions = ClassifierVersion.objects.current().filter(artifact__inventory=inventory)
+    texts = ArtifactText.objects.as_now().filter(artifact__inventory=inventory)
+    carried = tuple(frozenset(rows.values_list("pk", flat=True)) for rows in (settings, versions, texts))
+    return (current_point(inventory).pk, inventory.log_revision, inventory.label_revision, judge, carried)
+
+
+def _worked_out(inventory: Inventory, target: float | None) -> _Found:
+    inventory.refresh_from_db()
+    stands_on = _stands_on(inventory)  # first: what is written after this differs from it under the lock
+    point = current_point(inventory)
+    target = inventory.target_recall if target is None else target
     data = _judged(inventory, point)
     found = calibrate_theta(data.scores, data.relevant, target, scenarios=data.scenarios, judged=data.judged)
     theta = _lowered(found.theta, data, min(target, found.recall))
-    record = _record(inventory, data, found, theta)
-    if point.theta == theta and point.calibration == record:
-        return point
-    with revision(inventory, by=by, summary=f"θ calibrated to {theta:.3f}", reason=reason) as r:
-        if r.number != base + 1:
-            raise Conflict(
-                "Somebody made a release meanwhile.",
-                base_version=base,
-                current_version=r.number - 1,
-                hint="Calibrate again.",
-            )
-        return new_point(r, action="calibrate", theta=theta, calibration=record)
+    return _Found(stands_on, point, theta, _record(inventory, data, found, theta))
 
 
 def _judged(inventory: Inventory, point: OperatingPoint) -> _Judged:

@@ -1,6 +1,7 @@
 """Evaluate and calibrate on an inventory's own judgements."""
 
 import json
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -10,9 +11,9 @@ from console.models import ArtifactSetting, Change, ClassifierVersion, Exemplar,
 from console.services import calibrate as service
 from console.services import curate, embed, evaluate, fit, score, table
 from console.services.actor import SYSTEM, Actor
-from console.services.artifacts import archive_artifact, edit_artifact
+from console.services.artifacts import archive_artifact, edit_artifact, set_dependencies
 from console.services.calibrate import calibrate
-from console.services.errors import Conflict, Invalid
+from console.services.errors import Invalid
 from console.services.inventories import current_point, update_inventory
 from console.services.plan import Step
 from sq_core.scoring import cut_off
@@ -284,19 +285,75 @@ def test_calibration_says_so_where_nothing_is_left_behind_the_fence(world: World
         calibrate(world.inventory, by=ANA)
 
 
-def test_a_release_made_meanwhile_is_a_conflict(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    judged = service._judged
+# ------------------------------------------------------------------------------------------- beside people who decide
+@pytest.fixture
+def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """``meanwhile(acts)``: each act happens after the next working out has read its figures, before they are written."""
 
-    def slow(*args: Any) -> Any:
-        data = judged(*args)
-        edit_artifact(world.cancel, by=Actor("ben"), mode="off")
-        return data
+    def install(acts: Iterable[Callable[[], object]]) -> list[int]:
+        judged, waiting, calls = service._judged, iter(acts), []
 
-    monkeypatch.setattr(service, "_judged", slow)
-    with pytest.raises(Conflict, match="meanwhile"):
-        calibrate(world.inventory, by=ANA)
-    assert OperatingPoint.objects.filter(inventory=world.inventory).count() == 2
+        def slow(*args: Any) -> Any:
+            data = judged(*args)
+            calls.append(1)
+            if (act := next(waiting, None)) is not None:
+                act()
+            return data
+
+        monkeypatch.setattr(service, "_judged", slow)
+        return calls
+
+    return install
+
+
+def test_a_change_of_what_it_stands_on_is_taken_in(world: World, meanwhile: Any) -> None:
+    calls = meanwhile([lambda: edit_artifact(world.cancel, by=Actor("ben"), mode="off")])
+    point = calibrate(world.inventory, by=ANA)
+    assert len(calls) == 2
+    assert point.calibration is not None
+    assert (point.calibration["artifacts"], point.calibration["left_out"]["always_or_off"]) == (2, 1)
     assert ArtifactSetting.objects.current().get(artifact=world.cancel).mode == "off"
+    assert point.from_release == world.inventory.release
+
+
+def test_a_release_that_changes_nothing_it_stands_on_does_not_matter(world: World, meanwhile: Any) -> None:
+    wanted = {"by": Actor("ben"), "requires": ["refund-status"], "entails": []}
+    calls = meanwhile([lambda: set_dependencies(world.cancel, **wanted)])
+    release = world.inventory.release
+    point = calibrate(world.inventory, by=ANA)
+    assert (len(calls), point.from_release) == (1, release + 2)
+
+
+@pytest.mark.parametrize("what", ["a version", "a label", "the cut-off", "a logged turn"])
+def test_versions_labels_point_and_log_are_what_it_stands_on(world: World, meanwhile: Any, what: str) -> None:
+    def log_a_turn() -> None:
+        make.conversation(world.inventory, "new", ["hello"])
+        embed.embed_states(Inventory.objects.get(pk=world.inventory.pk))
+
+    step = Step("add", text="call the whole thing off", polarity="signal")
+    acts: dict[str, Callable[[], object]] = {
+        "a version": lambda: curate.apply(world.cancel, [step], by=world.by, base_version=1),
+        "a label": lambda: make.judge(world.inventory, "talk-5", 1, {"cancel-order": 5}, name="human:rob"),
+        "the cut-off": lambda: update_inventory(Inventory.objects.get(pk=world.inventory.pk), by=ANA, theta=0.3),
+        "a logged turn": log_a_turn,
+    }
+    calls = meanwhile([acts[what]])
+    before = OperatingPoint.objects.filter(inventory=world.inventory).count()
+    calibrate(world.inventory, by=ANA)
+    assert len(calls) == 2
+    assert OperatingPoint.objects.filter(inventory=world.inventory).count() == before + 1 + (what == "the cut-off")
+
+
+def test_authors_who_never_stop_do_not_keep_it_from_ending(world: World, meanwhile: Any) -> None:
+    def add(number: int) -> object:
+        step = Step("add", text=f"call order {number} off", polarity="signal")
+        return curate.apply(world.cancel, [step], by=world.by, base_version=1 + number, reason="so")
+
+    calls = meanwhile([lambda n=n: add(n) for n in range(service.UNLOCKED_TRIES)])
+    point = calibrate(world.inventory, by=ANA)
+    assert len(calls) == service.UNLOCKED_TRIES + 1
+    assert point.from_release == world.inventory.release
+    assert fit.active_version(world.cancel).number == 1 + service.UNLOCKED_TRIES  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("target", [0, 1.2, float("nan")])
