@@ -425,6 +425,19 @@ class AuditAnswer(Answer):
     release: int | None
 
 
+class UploadAnswer(Answer):
+    id: str = Field(description="What params.upload of an import run takes.")
+    name: str
+    size: int = Field(description="Bytes.")
+    sha256: str
+    guess: dict[str, Any] = Field(
+        description="what (null = none of the four kinds), format, encoding, gzip, lines, fields of the first row."
+    )
+    at: datetime
+    new: bool = Field(description="False: this content was here already.")
+    kept_days: int = Field(description="It is erased so many days after its last import ended.")
+
+
 class RunAnswer(Answer):
     id: str
     kind: str

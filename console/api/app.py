@@ -19,6 +19,7 @@ from console.api import (
     judgements,
     releases,
     runs,
+    uploads,
     versions,
 )
 from console.api.rendering import Parser, Renderer
@@ -119,6 +120,7 @@ def _make() -> SignalboxAPI:
         judgements.router,
         releases.router,
         runs.router,
+        uploads.router,
         audit.router,
     ):
         api.add_router("/inventories/{inv}", router)

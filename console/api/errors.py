@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, cast
 
+from django.conf import settings
 from django.core.exceptions import DisallowedHost, RequestDataTooBig
 from django.db import OperationalError
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed, UnreadablePostError
@@ -127,9 +128,11 @@ def _too_large(limit: int) -> TooLarge:
 
 def check_readable(request: HttpRequest) -> None:
     """What no view should have to meet: bodies beyond the limit, NUL in addresses (PostgreSQL takes none)."""
-    limit = IMPORT_LIMIT if _IMPORTS.search(request.path_info) else LIMIT
+    upload = request.path_info.endswith("/uploads")
+    limit = settings.UPLOAD_LIMIT if upload else IMPORT_LIMIT if _IMPORTS.search(request.path_info) else LIMIT
     declared = request.META.get("CONTENT_LENGTH") or "0"
-    if (declared.isdecimal() and int(declared) > limit) or len(request.body) > limit:  # refused unread where it says so
+    # Refused unread where it says so; an upload is read by its view, as a stream.
+    if (declared.isdecimal() and int(declared) > limit) or (not upload and len(request.body) > limit):
         raise _too_large(limit)
     if "\0" in request.path_info:
         raise NotFound("There is nothing at this address.", hint="Leave the NUL character out.")

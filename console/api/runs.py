@@ -1,4 +1,4 @@
-"""Runs: generate, judge, mine, score, evaluate, calibrate; planned here, done by workers."""
+"""Runs: generate, judge, mine, import, score, evaluate, calibrate; planned here, done by workers."""
 
 from decimal import Decimal
 from typing import Any, Literal
@@ -15,7 +15,7 @@ from console.api.routes import Family
 from console.api.schemas import PAGE, After, Body, Inv, Limit, Page, PublicId
 from console.models import Role, Run
 from console.services import runs
-from console.services.run_kinds import kind_of
+from console.services.run_kinds import role_for
 from console.tasks import wake_run
 
 router = Family("runs")
@@ -74,9 +74,9 @@ def _whole(run: Run) -> dict[str, Any]:
 @router.route("POST", "/runs", "create_run", Role.REVIEWER, RunWhole, status=201)
 @idempotent
 def create_run(request: ApiRequest, inv: Inv, body: NewRun) -> Any:
-    """Plan a run; a worker starts it. Each kind takes its own role: evaluate a reviewer, calibrate a publisher, the others
-    an author. The plan and the model are frozen here."""
-    request.caller.require(Role(kind_of(body.kind).role), field="kind")
+    """Plan a run; a worker starts it. Each kind takes its own role: evaluate and an import of judgements a reviewer,
+    calibrate a publisher, the others an author. The plan and the model are frozen here."""
+    request.caller.require(role_for(body.kind, body.params), field="kind")
     cap = body.cap or Cap()
     run = runs.create_run(
         request.inventory,
@@ -112,7 +112,7 @@ def get_run(request: ApiRequest, inv: Inv, run: PublicId) -> Any:
 def cancel_run(request: ApiRequest, inv: Inv, run: PublicId) -> Any:
     """Ask it to stop; what is in flight ends first, what has ended stays."""
     found = runs.get_run(request.inventory, run)
-    request.caller.require(Role(kind_of(found.kind).role))
+    request.caller.require(role_for(found.kind, found.params))
     return _whole(runs.cancel_run(found, by=request.caller.actor))
 
 
@@ -121,7 +121,7 @@ def cancel_run(request: ApiRequest, inv: Inv, run: PublicId) -> Any:
 def retry_run(request: ApiRequest, inv: Inv, run: PublicId) -> Any:
     """Do the failed items again, and only those."""
     found = runs.get_run(request.inventory, run)
-    request.caller.require(Role(kind_of(found.kind).role))
+    request.caller.require(role_for(found.kind, found.params))
     runs.retry_failed(found, by=request.caller.actor)
     _wake(found)
     return _whole(found)

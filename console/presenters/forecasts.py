@@ -1,7 +1,7 @@
 """What a run would take, in words, before it is started: items, calls, tokens, money, hours, and what is left out."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -121,9 +121,11 @@ class KindCard:
     ahead: Ahead | None
 
 
-def kinds(inventory: Inventory, *, forecasts: bool, technical: bool = False) -> list[KindCard]:
-    """Every kind that there is, in the order of the loop; with what a first run would take."""
-    names = sorted(KINDS, key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER))
+def kinds(
+    inventory: Inventory, *, forecasts: bool, technical: bool = False, but: Collection[str] = ()
+) -> list[KindCard]:
+    """Every kind that there is ``but`` those, in the order of the loop; with what a first run would take."""
+    names = sorted(set(KINDS) - set(but), key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER))
     return [
         KindCard(
             name=name,

@@ -17,6 +17,7 @@ _ALL: tuple[Kind, ...] = (
     import_run.KIND,
 )
 KINDS: dict[str, Kind] = {kind.kind.value: kind for kind in _ALL}
+ONCE = (RunKind.IMPORT,)  # of one file: nothing for the clock
 MODEL_OF = {RunKind.GENERATE: ModelRole.GENERATOR, RunKind.JUDGE: ModelRole.JUDGE}
 
 

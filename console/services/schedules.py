@@ -21,7 +21,7 @@ from console.models.run import ENDED
 from console.services import audit, runs
 from console.services.actor import Actor
 from console.services.errors import Conflict, Invalid, NotFound, ServiceError
-from console.services.run_kinds import kind_of
+from console.services.run_kinds import ONCE, kind_of
 
 TASK = "console.start_scheduled"
 FIELDS = ("minute", "hour", "day_of_month", "month_of_year", "day_of_week")
@@ -111,6 +111,8 @@ def save_schedule(
     """Make a schedule, or change the given one, with its row in the scheduler. Raises Invalid naming the field, Conflict
     for a name that is taken. What the run would refuse is refused now."""
     found = kind_of(kind)
+    if found.kind in ONCE:
+        raise Invalid("An import reads one file, once.", field="kind", hint="Send new files to the API when they come.")
     name = name.strip()
     if not 1 <= len(name) <= 120:
         raise Invalid("A schedule has a name of 1 to 120 characters.", field="name")

@@ -17,7 +17,7 @@ from console.presenters import runs as runs_shown
 from console.presenters import schedules as shown
 from console.services import models_setting, schedules, standing_loop
 from console.services.errors import Conflict, Invalid, NotFound, ServiceError
-from console.services.run_kinds import KINDS
+from console.services.run_kinds import KINDS, ONCE
 from console.views.frame import posted, say
 from console.views.runs import tabs, wake
 
@@ -44,8 +44,8 @@ def schedule_list(request: Request, inventory: Inventory) -> HttpResponse:
 def schedule_new(request: Request, inventory: Inventory) -> HttpResponse:
     """``?kind=`` of run; without it, which there are."""
     kind = request.GET.get("kind", "")
-    if kind not in KINDS:
-        cards = forecasts.kinds(inventory, forecasts=False, technical=request.user.technical_terms)
+    if kind not in KINDS or kind in ONCE:
+        cards = forecasts.kinds(inventory, forecasts=False, technical=request.user.technical_terms, but=ONCE)
         return render(request, "schedules/kinds.html", {"kinds": cards})
     return _edit(request, inventory, kind, None)
 

@@ -68,6 +68,7 @@ OPERATIONS = {
     "get_run": "viewer",
     "cancel_run": "reviewer",
     "retry_run": "reviewer",
+    "create_upload": "reviewer",
 }
 
 
