@@ -181,13 +181,11 @@ class Errors:
 
 
 @dataclass(frozen=True)
-class Detail:
+class Head:
+    """How far a run is: all that a poll asks for, in a few queries that take the same time however large the run."""
+
     row: Row
-    plan: list[tuple[str, str]]
-    model: list[tuple[str, str]]
-    errors: list[Errors]
-    again: list[tuple[str, int]]  # tried again, whatever came of it
-    can: frozenset[str]  # what may be done with it now
+    nobody_works: bool  # though it waits for a worker
 
     @property
     def run(self) -> Run:
@@ -208,7 +206,7 @@ class Detail:
 
     @property
     def seen(self) -> str:
-        return digest(fingerprint(self.run, self.now), self.state.words, self.row.eta)
+        return digest(fingerprint(self.run, self.now), self.state.words, self.row.eta, str(self.nobody_works))
 
     @property
     def was(self) -> str:
@@ -216,17 +214,34 @@ class Detail:
         return digest(self.run.state, self.state.words, str(self.now.failed), str(self.run.settled))
 
 
-def detail(run: Run, *, technical: bool = False) -> Detail:
+@dataclass(frozen=True)
+class Detail(Head):
+    """With what was asked for, what failed and what may be done."""
+
+    plan: list[tuple[str, str]]
+    model: list[tuple[str, str]]
+    errors: list[Errors]
+    again: list[tuple[str, int]]  # tried again, whatever came of it
+    can: frozenset[str]  # what may be done with it now
+
+
+def head(run: Run, *, technical: bool = False) -> Head:
     (row,) = rows(run.inventory, [run], technical=technical)
+    return Head(row, row.moving and nobody_works())
+
+
+def detail(run: Run, *, technical: bool = False) -> Detail:
+    first = head(run, technical=technical)
     groups = runs.error_groups(run)
     failed = {group.code: group.n for group in groups}
     return Detail(
-        row=row,
+        row=first.row,
+        nobody_works=first.nobody_works,
         plan=plan(run),
         model=model(run),
         errors=[_errors(group) for group in groups],
         again=[(labels.run_error(code), n) for code, n in runs.tried_again(run) if n > failed.get(code, 0)],
-        can=can(run, row.now),
+        can=can(run, first.now),
     )
 
 

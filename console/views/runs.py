@@ -154,15 +154,17 @@ def run_page(request: Request, inventory: Inventory, run: str) -> HttpResponse:
     found = runs.get_run(inventory, run)
     if not wants_part(request):
         return _page(request, found)
-    detail = shown.detail(found, technical=request.user.technical_terms)
-    if request.GET.get("seen") == detail.seen:
+    technical = request.user.technical_terms
+    head = shown.head(found, technical=technical)
+    if request.GET.get("seen") == head.seen:
         return unchanged()
-    context = _context(request, detail)
-    if request.GET.get("was") != detail.was:
+    context: dict[str, Any] = {"detail": head, "run": found, "last_worker": shown.last_worker()}
+    if request.GET.get("was") != head.was:
         before = request.GET.get("state", "")
         if before and before != found.state:
-            say(request, run_words.ended(found, detail.now, technical=request.user.technical_terms))
-        context |= {"beside": True, "behind": shown.behind(found, technical=request.user.technical_terms)}
+            say(request, run_words.ended(found, head.now, technical=technical))
+        context = _context(request, shown.detail(found, technical=technical))
+        context |= {"beside": True, "behind": shown.behind(found, technical=technical)}
     return render(request, "runs/run.html#progress", context)
 
 
@@ -181,7 +183,6 @@ def _context(request: Request, detail: shown.Detail) -> dict[str, Any]:
         "run": run,
         "may_act": request.role.includes(needs),
         "needs": needs,
-        "nobody_works": not run.ended and shown.nobody_works(),
         "last_worker": shown.last_worker(),
         "result_templates": [f"runs/results/{run.kind}.html", "runs/results/other.html"],
         **_result(request, run),

@@ -322,6 +322,29 @@ def test_a_tick_is_not_announced_and_sends_nothing_beside(world: make.World, sig
     assert "of 10" in part
 
 
+def test_a_poll_takes_few_queries_and_reads_no_attempt(
+    world: make.World, signed_in: Any, toy: Toy, django_assert_max_num_queries: Any
+) -> None:
+    worker_is_there()
+    run, client = started(world), signed_in(world.viewer)
+    Run.objects.filter(pk=run.pk).update(state=RunState.RUNNING, started_at=timezone.now())
+    address = poll(text(client.get(f"{LIST}{run.public_id}/")))
+    with django_assert_max_num_queries(10) as asked:
+        assert client.get(address, headers=HTMX).status_code == 204
+    assert not [query for query in asked.captured_queries if "console_attempt" in query["sql"]]
+
+
+def test_a_worker_that_goes_away_is_seen_by_the_poll(world: make.World, signed_in: Any, toy: Toy) -> None:
+    worker_is_there()
+    run, client = started(world), signed_in(world.viewer)
+    Run.objects.filter(pk=run.pk).update(state=RunState.RUNNING, started_at=timezone.now())
+    address = poll(text(client.get(f"{LIST}{run.public_id}/")))
+    Heartbeat.objects.filter(name=heartbeat.WORKER).update(at=timezone.now() - timedelta(minutes=5))
+    part = text(client.get(address, headers=HTMX))
+    assert "Runs are accepted but not started." in part
+    assert 'id="beside"' not in part
+
+
 def test_waiting_paused_and_capped_are_said_in_words(world: make.World, signed_in: Any, toy: Toy) -> None:
     run, client = started(world), signed_in(world.author)
     until = timezone.now() + timedelta(minutes=7)
