@@ -177,6 +177,7 @@ def _scores(context: _Context, place: Place, record: JudgementRow) -> list[_Scor
             visible_upto=state.message_index,
             prefix_digest=state.digest,
             digest_computed=not record.prefix_digest,
+            chosen=record.chosen,
             by=context.by.name,
         )
         good.append(_Score(place, key, row))

@@ -76,6 +76,7 @@ class JudgementRow:
     prompt_version: str | None = None
     pass_mark: int | None = None
     reasons: Mapping[str, str] = field(default_factory=dict)
+    chosen: bool = False  # judged because it was likely to be relevant: no figure may rest on it
     line: int = field(default=0, compare=False)
 
     @property
@@ -463,10 +464,18 @@ def read_judgements(source: Source, filename: str = "") -> Iterator[JudgementRow
             prompt_version=text_field(row, "prompt_version", needed=False, limit=40),
             pass_mark=whole_field(row, "pass_mark", 1, 5, needed=False),
             reasons={clean_text(key)[0]: text_field(reasons, key) or "" for key in reasons},
+            chosen=_flag(row, "chosen"),
             line=line,
         )
 
     yield from records(json_rows(source, filename), filename, read)
+
+
+def _flag(row: Mapping[str, Any], name: str) -> bool:
+    value = row.get(name)
+    if value is None or isinstance(value, bool):
+        return bool(value)
+    raise BadRowError(name, f"expected true or false, got {kind_of(value)}.", "Leave it out.")
 
 
 def _score(scores: Mapping[str, Any], key: str) -> int:

@@ -286,6 +286,14 @@ def test_judgements() -> None:
     assert (one.human, other.human, JudgementRow("c", 0, "human", {}).human) == (None, "ana", "")
 
 
+def test_a_judgement_says_whether_its_pair_was_chosen() -> None:
+    row = {"conversation": "c", "user_turn": 0, "judge": "j", "scores": {"a": 5}}
+    given = [{**row, "chosen": value} for value in (True, False, None, "yes")]
+    found = list(read_judgements([json.dumps(one) for one in given], "f"))
+    assert [one.chosen for one in found if isinstance(one, JudgementRow)] == [True, False, False]
+    assert str(found[3]) == "f:4 chosen: expected true or false, got text. Leave it out."
+
+
 @pytest.mark.parametrize(
     ("change", "field"),
     [
