@@ -87,13 +87,9 @@ def is_action(message: Message) -> bool:
 
 
 def observed_text(messages: tuple[Message, ...], before: int) -> str:
-    """All that the agent had read or written before message `before`, oldest first, a line a part.
+    """The texts the agent had read or written before message `before`, oldest first, joined by newlines.
 
-    Texts of messages it saw (its own included) and the arguments of its earlier calls, as received.
+    Arguments of its own calls are not among them: repeating those is not reading.
     """
-    parts: list[str] = []
-    for message in messages:
-        if message.index < before and agent_saw(message):
-            parts += [message.content] if message.has_text else []
-            parts += [call.arguments for call in message.tool_calls if call.arguments]
-    return "\n".join(parts)
+    seen = (m for m in messages if m.index < before and m.has_text and agent_saw(m))
+    return "\n".join(message.content for message in seen)

@@ -211,7 +211,7 @@ def test_the_agent_does_not_see_the_users_own_tools():
     (only,) = build_prefixes(whole, target_mode="whole")[0]
     assert (only.query_message_index, only.history) == (0, ())
     assert observed_text(whole.messages, 4) == "my phone is broken"
-    assert observed_text(whole.messages, 6) == 'my phone is broken\n{"n":"1"}\nok'
+    assert observed_text(whole.messages, 6) == 'my phone is broken\nok'
 
 
 def test_a_trace_is_made_of_a_conversation():
