@@ -21,6 +21,7 @@ from console.views import (
     policies,
     profile,
     releases,
+    review,
     run_plan,
     runs,
     schedules,
@@ -60,6 +61,15 @@ inventory: list[URLPattern | URLResolver] = [
     path("candidates/decide/", candidates.decide, name="candidates-decide"),
     path("candidates/preview/", candidates.preview, name="candidates-preview"),
     path("candidates/apply/", candidates.apply, name="candidates-apply"),
+    # -- review
+    path("review/", review.review, name="review"),
+    path("review/new/", review.review_new, name="review-new"),
+    path("review/mine/", review.review_mine, name="review-mine"),
+    path("review/answers/<slug:answer>/undo/", review.review_undo, name="review-undo"),
+    path("review/<slug:queue>/", review.review_queue, name="review-queue"),
+    path("review/<slug:queue>/start/", review.review_start, name="review-start"),
+    path("review/<slug:queue>/items/<slug:item>/", review.review_item, name="review-item"),
+    path("review/<slug:queue>/items/<slug:item>/put-back/", review.review_put_back, name="review-put-back"),
     # -- conversations, why, playground
     path("conversations/", conversations.conversations, name="conversations"),
     path("conversations/<slug:conversation>/", conversations.conversation, name="conversation"),

@@ -75,24 +75,9 @@ class _Column:
 
 def choose(inventory: Inventory, asked: Asked) -> Chosen:
     """The items such a queue would have now; nothing is written."""
-    point = current_point(inventory)
-    if point.centre is None:
+    columns, states = _columns(inventory, asked.policies)
+    if states is None:
         return Chosen([], 0, 0, 0, 0)
-    states = table.state_table(inventory, point.centre)
-    versions = ClassifierVersion.objects.current().filter(artifact__inventory=inventory, centre=point.centre)
-    if asked.policies:
-        versions = versions.filter(artifact__key__in=asked.policies)
-    labels = table.all_labels(inventory, states)
-    columns = [
-        _Column(
-            artifact=version.artifact,
-            margins=table.margins_of(table.classifier_of(version), states, table.pooling_of(point)),
-            cutoff=cut_off(point.theta, version.offset),
-            labels=labels[version.artifact_id],
-        )
-        for version in versions.select_related("artifact").order_by("artifact__key")
-        if version.artifact_id in labels
-    ]
     for column in columns:
         column.chosen = _mask(column, asked)
     ranked = _drawn(columns, asked) if _random(asked) else _ranked(columns, states, asked)
@@ -105,6 +90,35 @@ def choose(inventory: Inventory, asked: Asked) -> Chosen:
     judged = sum(int(column.labels.judged.sum()) for column in columns)
     population = sum(int(column.chosen.sum()) for column in columns)
     return Chosen(pairs, population, len(columns), judged, len(states))
+
+
+def _columns(inventory: Inventory, policies: tuple[str, ...]) -> tuple[list[_Column], table.StateTable | None]:
+    """Every policy that has a version, from the cached tables; no table before the first fit."""
+    point = current_point(inventory)
+    if point.centre is None:
+        return [], None
+    states = table.state_table(inventory, point.centre)
+    versions = ClassifierVersion.objects.current().filter(artifact__inventory=inventory, centre=point.centre)
+    if policies:
+        versions = versions.filter(artifact__key__in=policies)
+    labels = table.all_labels(inventory, states)
+    columns = [
+        _Column(
+            artifact=version.artifact,
+            margins=table.margins_of(table.classifier_of(version), states, table.pooling_of(point)),
+            cutoff=cut_off(point.theta, version.offset),
+            labels=labels[version.artifact_id],
+        )
+        for version in versions.select_related("artifact").order_by("artifact__key")
+        if version.artifact_id in labels
+    ]
+    return columns, states
+
+
+def kinds_found(inventory: Inventory) -> dict[str, int]:
+    """How many pairs each kind would choose from now, over all policies."""
+    columns, _states = _columns(inventory, ())
+    return {kind: sum(int(_mask(c, Asked(kind)).sum()) for c in columns) for kind in QueueKind.values}
 
 
 def _mask(column: _Column, asked: Asked) -> Bools:

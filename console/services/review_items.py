@@ -132,9 +132,13 @@ def answer(item: ReviewItem, word: str, *, by: Actor, note: str = "", second: bo
         raise Conflict("This queue has closed.", hint="Your note is still here; choose another queue.")
     note = note.strip()[:NOTE_LIMIT]
     with transaction.atomic():
+        same = item.answers.counted().filter(user=user).order_by("-pk").first()
+        if same is not None and (same.word, same.note) == (word, note):
+            return Given(same, kept=True)  # the same form once more
         kept = _finish(item, user, second=second)
         row = ReviewAnswer(item=item, user=user, word=word, note=note, draft=not kept)
-        row.blind = item.queue.blind and not item.answers.filter(user=user, draft=False).exclude(word="skip").exists()
+        seen = item.answers.filter(user=user, draft=False).exclude(word=ReviewWord.SKIP)
+        row.blind = item.queue.blind and not seen.exists()
         if kept:
             if word == ReviewWord.UNSURE:
                 _withdraw_earlier(item, user, by)

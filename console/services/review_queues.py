@@ -257,8 +257,3 @@ def put_back(queue: ReviewQueue, item: ReviewItem, *, by: Actor) -> None:
                 inventory=queue.inventory.slug,
                 label=queue.name,
             )
-
-
-def kinds_left(inventory: Inventory) -> dict[str, int]:
-    """How many pairs each kind would find now, for the page that makes one: counted from the cached tables."""
-    return {kind: choose(inventory, Asked(kind, size=1)).population for kind in QueueKind.values}

@@ -76,6 +76,13 @@ OWN_KEYS = (
     ("r", _("Don't use")),
     ("p", _("Must select here")),
     ("w", _("Why")),
+    ("y", _("Review: yes")),
+    ("n", _("Review: no")),
+    ("o", _("Review: unsure")),
+    ("m", _("Note")),
+    ("z", _("My last answers")),
+    ("f", _("Flag")),
+    (">", _("To the end of the queue")),
 )
 
 

@@ -27,6 +27,9 @@ def filled(pattern: URLPattern, world: make.World) -> str:
         "user_turn": 0,
         "run": "abcdefghjkmn",
         "schedule": "abcdefghjkmn",
+        "queue": "abcdefghjkmn",
+        "item": "abcdefghjkmn",
+        "answer": "abcdefghjkmn",
     }
     wanted = {name: parts[name] for name in pattern.pattern.converters}
     return reverse(str(pattern.name), kwargs={"inv": world.inventory.slug, **wanted})
