@@ -109,9 +109,10 @@ class KindForm(forms.Form):
     @classmethod
     def initial_of(cls, scope: Mapping[str, Any], params: Mapping[str, Any]) -> Json:
         """Field values that give this scope and these params."""
-        rest = {
-            "scope": {name: value for name, value in scope.items() if name not in cls.scopes},
-            "params": {name: value for name, value in params.items() if name not in (*cls.params_of, *cls.derived)},
+        others = (*cls.params_of, *cls.derived)
+        rest = {  # what is off or none is so without being carried along
+            "scope": {name: value for name, value in scope.items() if value and name not in cls.scopes},
+            "params": {name: value for name, value in params.items() if value and name not in others},
         }
         found = cls.read(scope, params)
         if rest["scope"] or rest["params"]:
@@ -347,7 +348,7 @@ class JudgeForm(PoliciesForm):
     main = ("unjudged_only", "since", ("sample_of", "sample_amount", "sample_unit"), "artifacts")
     more = ("channel", "until", "conversations", "per_call", "repeat_sample", "guideline", "sample_seed", "batch")
     scopes = ("artifacts", "conversations", "channel", "since", "until", "sample", "unjudged_only")
-    params_of = ("per_call", "repeat_sample", "guideline", "seed", "batch")
+    params_of = ("per_call", "repeat_sample", "guideline", "batch")
     derived, newest = ("judge", "prompt_version"), ("guideline",)
 
     unjudged_only = forms.BooleanField(required=False, initial=True)

@@ -10,6 +10,7 @@ import pytest
 from django.utils import timezone
 
 from console import tasks
+from console.forms.runs import CalibrateForm, EvaluateForm, GenerateForm, JsonForm, JudgeForm, MineForm, form_of
 from console.models import Attempt, AuditEvent, Heartbeat, ItemState, OperatingPoint, Run, RunKind, RunState
 from console.presenters import amounts, results, run_words
 from console.presenters import runs as shown
@@ -682,3 +683,76 @@ def test_without_a_model_the_planner_says_what_is_wanting(world: make.World, sig
     response = signed_in(world.author).get(PLAN)
     assert response.status_code == 422
     assert "No model judges here yet." in text(response)
+
+
+# ------------------------------------------------------------------------------------------------------------- the forms
+def judge_form(world: make.World, **values: Any) -> JudgeForm:
+    form = JudgeForm({"sample_unit": "conversation", **values}, inventory=world.inventory)
+    form.is_valid()
+    return form
+
+
+def test_a_scope_comes_out_of_the_form_as_it_went_in(world: make.World) -> None:
+    scope = {
+        "artifacts": ["cancel-order"], "conversations": ["talk-1"], "channel": "web", "since": "7d",
+        "until": "2026-03-02", "sample": {"share": 0.05, "unit": "column", "seed": 3}, "unjudged_only": True,
+    }  # fmt: skip
+    params = {"per_call": 3, "repeat_sample": 0.05, "batch": True, "seed": 4}
+    assert JudgeForm.as_shown(world.inventory, JudgeForm.initial_of(scope, params)) == (scope, params)
+    mined = {"rule": "running", "recipe": "states", "mode": "adversarial", "quiet_hours": 0, "max_candidates": 50}
+    assert MineForm.as_shown(world.inventory, MineForm.initial_of({}, mined)) == ({}, mined)
+    made = {"m": 5, "mode": "covered", "rounds": 3, "neighbours": 2, "again": True}
+    assert GenerateForm.as_shown(world.inventory, GenerateForm.initial_of({}, made)) == ({}, made)
+    table = {"protocol": "mined", "labels": "running-max", "encoders": ["openai:a", "minilm"]}
+    assert EvaluateForm.as_shown(world.inventory, EvaluateForm.initial_of({}, table)) == ({}, table)
+    assert CalibrateForm.as_shown(world.inventory, CalibrateForm.initial_of({}, {"target": 0.925})) == (
+        {}, {"target": 0.925},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"sample_of": "n"}, "Say how many."),
+        ({"sample_of": "share", "sample_amount": "120"}, "at most 100 percent"),
+        ({"sample_of": "n", "sample_amount": "2.5"}, "a whole one"),
+    ],
+)
+def test_a_random_part_says_how_large_it_is(values: dict[str, str], words: str, world: make.World) -> None:
+    form = judge_form(world, **values)
+    assert words in str(form.errors["sample_amount"])
+
+
+def test_of_very_many_policies_the_keys_are_typed(world: make.World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("console.forms.runs.TICKED_UP_TO", 2)
+    shown_form = JudgeForm(initial={"artifacts": ["a", "b"]}, inventory=world.inventory)
+    assert shown_form["artifacts"].value() == "a\nb"
+    assert judge_form(world, artifacts="cancel-order\n\nrefund-status").scope()["artifacts"] == [
+        "cancel-order", "refund-status",
+    ]  # fmt: skip
+
+
+def test_a_kind_without_a_form_takes_json(world: make.World) -> None:
+    scope, params = {"n": [1]}, {"x": {"y": True}}
+    assert form_of("something-new") is JsonForm
+    assert JsonForm(JsonForm.initial_of({}, {}), inventory=world.inventory).is_valid()
+    form = JsonForm({"scope_json": json.dumps(scope), "params_json": json.dumps(params)}, inventory=world.inventory)
+    assert form.is_valid()
+    assert (form.scope(), form.params()) == (scope, params)
+    wrong = JsonForm({"scope_json": "[1]", "params_json": "{"}, inventory=world.inventory)
+    assert not wrong.is_valid()
+    assert set(wrong.errors) == {"scope_json", "params_json"}
+
+
+def test_what_cannot_be_mined_is_named_with_its_policy(world: make.World, signed_in: Any, toy: Toy) -> None:
+    run = work(started(world))
+    result = {
+        "of": 3, "mined": 1, "signals": 4, "anti_signals": 9, "cannot_n": 2, "missing": 7,
+        "cannot": [{"artifact": "cancel-order", "words": "no turn is judged for it"}, {"artifact": "gone", "words": "x"}],
+    }  # fmt: skip
+    Run.objects.filter(pk=run.pk).update(kind=RunKind.MINE, result=result)
+    page = text(signed_in(world.viewer).get(f"{LIST}{run.public_id}/"))
+    assert "Cannot mine: 2 of 3" in page
+    assert '<a href="/i/tiny/policies/cancel-order/">Cancel order</a>' in page
+    assert "gone" in page
+    assert "7 turns of partly reviewed chats" in page
