@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sq_core.classifier import Polarity
-from sq_core.fitting import ClassWeight, fit_classifier
+from sq_core.fitting import TINY, ClassWeight, fit_classifier
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,3 +94,42 @@ def leave_one_out(
             fit = fit_classifier(positive, negative, C, class_weight)
             margins.append(float(fit.weights @ side[i] + fit.bias))
     return np.array(margins, dtype=np.float64)
+
+
+def leave_one_out_estimate(
+    signals: ArrayLike, anti_signals: ArrayLike, C: float = 1.0, class_weight: ClassWeight = None
+) -> NDArray[np.float64]:
+    """`leave_one_out` to a good approximation, at the cost of one fit and two factorisations in place of n fits.
+
+    From the optimum θ with Hessian H, leaving exemplar i out is one Newton step: its own gradient is all that is
+    missing, and H without it is H − dᵢx̃ᵢx̃ᵢᵀ (x̃ with the bias' 1, d the curvature), inverted by Sherman and Morrison:
+    margin₋ᵢ = marginᵢ − αᵢhᵢ / (1 − dᵢhᵢ) with hᵢ = x̃ᵢᵀH⁻¹x̃ᵢ. Balanced sides weigh anew with one exemplar fewer; H
+    and a gradient common to the side's exemplars take that up, hence one factorisation a side. Good to some 0.001 where
+    there are more dimensions than exemplars, worse the larger C.
+    """
+    sides = [np.asarray(side, dtype=np.float64) for side in (signals, anti_signals)]
+    fit = fit_classifier(sides[0], sides[1], C, class_weight)
+    rows, n = np.concatenate(sides), len(sides[0]) + len(sides[1])
+    margins = rows @ fit.weights + fit.bias
+    if n < rows.shape[1]:  # the same geometry in n coordinates
+        values, axes = np.linalg.eigh(rows @ rows.T)
+        rows = axes * np.sqrt(np.maximum(values, 0.0))
+    points = np.column_stack((rows, np.ones(n)))
+    wrong = np.clip(np.abs(fit.alphas) / (C * fit.sample_weights), 0.0, 1.0)
+    curvature = C * fit.sample_weights * wrong * (1.0 - wrong)
+    penalty = np.append(np.ones(rows.shape[1]), TINY)  # as in the fit: the bias is not penalised
+    result = np.full(n, np.nan)
+    is_signal = np.arange(n) < len(sides[0])
+    for mine in (is_signal, ~is_signal):
+        size = int(mine.sum())
+        if size == 1:
+            continue
+        own, other = ((n - 1) / n * size / (size - 1), (n - 1) / n) if class_weight == "balanced" else (1.0, 1.0)
+        weight = np.where(mine, own, other)
+        hessian = points.T @ ((weight * curvature)[:, None] * points) + np.diag(penalty)
+        common = ((1.0 - weight) * fit.alphas) @ points
+        solved = np.linalg.solve(hessian, np.column_stack((points[mine].T, common)))
+        leverage = np.einsum("ij,ji->i", points[mine], solved[:, :-1])
+        step = points[mine] @ solved[:, -1] + own * fit.alphas[mine] * leverage
+        result[mine] = margins[mine] - step / np.maximum(1.0 - own * curvature[mine] * leverage, TINY)
+    return result

@@ -6,11 +6,12 @@ Each cache key holds the revision numbers that every write to its material bumps
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
 
 import numpy as np
 from django.db import transaction
+from django.db.models import Q
 from numpy.typing import NDArray
 
 from console.models import (
@@ -35,7 +36,9 @@ T = TypeVar("T")
 
 
 class Cache:
-    """A small thread-safe LRU; a value may be built twice by two threads at once, never half.
+    """A small thread-safe LRU; who asks for a value that another thread is building waits for that one.
+
+    Inside a transaction nobody waits: the builder may need what the transaction has locked.
 
     It holds at most ``size`` values and, where ``bytes_of`` weighs them, at most ``most`` bytes: a long log must not fill
     the memory with what nobody asks for any more. The newest value is always kept.
@@ -45,6 +48,7 @@ class Cache:
         self._size, self._most, self._bytes_of, self._lock = size, most, bytes_of, threading.Lock()
         self._rows: OrderedDict[Hashable, Any] = OrderedDict()
         self._bytes = 0
+        self._builders: dict[Hashable, threading.RLock] = {}  # one for each value being built
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -54,7 +58,21 @@ class Cache:
             if key in self._rows:
                 self._rows.move_to_end(key)
                 return cast("T", self._rows[key])
-        value = build()
+        if transaction.get_connection().in_atomic_block:
+            return self._keep(key, build())
+        with self._lock:
+            builder = self._builders.setdefault(key, threading.RLock())
+        with builder:
+            with self._lock:
+                if key in self._rows:
+                    return cast("T", self._rows[key])
+            try:
+                return self._keep(key, build())
+            finally:
+                with self._lock:
+                    self._builders.pop(key, None)
+
+    def _keep(self, key: Hashable, value: T) -> T:
         with self._lock:
             if key in self._rows:
                 self._bytes -= self._bytes_of(self._rows.pop(key))
@@ -63,6 +81,18 @@ class Cache:
             while len(self._rows) > self._size or (self._bytes > self._most and len(self._rows) > 1):
                 self._bytes -= self._bytes_of(self._rows.popitem(last=False)[1])
         return value
+
+    def renew(self, key: Hashable, build: Callable[[T | None], T]) -> T:
+        """The value that ``build`` makes of the one held under the key (None where there is none), held in its place."""
+        with self._lock:
+            held = cast("T | None", self._rows.get(key))
+        value = build(held)
+        if value is held:
+            return self.get(key, lambda: value)
+        with self._lock:
+            if key in self._rows:
+                self._bytes -= self._bytes_of(self._rows.pop(key))
+        return self.get(key, lambda: value)
 
     def clear(self) -> None:
         with self._lock:
@@ -79,7 +109,9 @@ MEGABYTE = 2**20
 _tables = Cache(
     4, most=1024 * MEGABYTE, bytes_of=lambda table: table.views.cumulative.nbytes + table.views.turns.nbytes
 )
-_labels = Cache(16, most=256 * MEGABYTE, bytes_of=lambda labels: sum(2 * mine.score.nbytes for mine in labels.values()))
+_labels = Cache(
+    16, most=256 * MEGABYTE, bytes_of=lambda read: sum(2 * mine.score.nbytes for mine in read.labels.values())
+)
 _texts = Cache(16)
 _scenarios = Cache(2_000)
 _margins = Cache(5_000, most=512 * MEGABYTE, bytes_of=lambda margins: margins.nbytes)
@@ -232,8 +264,19 @@ def all_labels(inventory: Inventory, table: StateTable, *, fresh: bool = False) 
     if not fresh:
         inventory = Inventory.objects.select_related("judge").get(pk=inventory.pk)
     texts = committed(_texts, (inventory.pk, inventory.release), lambda: _current_texts(inventory))
-    key = (table.key, inventory.label_revision, inventory.judge_id, hash(frozenset(texts.items())))
-    return _labels.get(key, lambda: _read_labels(inventory, table, texts))
+    key = (table.key, inventory.judge_id, hash(frozenset(texts.items())))
+    read: _Read = _labels.renew(key, lambda held: _read_labels(inventory, table, texts, held))
+    return read.labels
+
+
+@dataclass(frozen=True, eq=False)
+class _Read:
+    """Labels as of a label revision, from ``count`` judgements up to the row ``last``."""
+
+    revision: int
+    last: int
+    count: int
+    labels: dict[int, Labels]
 
 
 def _current_texts(inventory: Inventory) -> dict[int, int]:
@@ -242,32 +285,49 @@ def _current_texts(inventory: Inventory) -> dict[int, int]:
     return dict(rows.values_list("pk", "artifact_id"))
 
 
-def _read_labels(inventory: Inventory, table: StateTable, texts: dict[int, int]) -> dict[int, Labels]:
+def _read_labels(inventory: Inventory, table: StateTable, texts: dict[int, int], held: _Read | None) -> _Read:
+    """The labels of the inventory's revision: those held with what was added since, or all of them.
+
+    Judgements are never overwritten, and a new one has the highest number: where as many as before stand up to the last
+    one read, nothing was taken away, and nothing came in late among them.
+    """
+    if held is not None and held.revision == inventory.label_revision:
+        return held
     judge = inventory.judge
     pass_mark = judge.pass_mark if judge else 4
-    result = {
-        pk: Labels(np.zeros(len(table), dtype=np.int8), np.zeros(len(table), dtype=np.int8), pass_mark)
-        for pk in texts.values()
-    }
     rows = (
         Judgement.objects.filter(
+            Q(judge__kind=JudgeKind.HUMAN) | Q(judge=judge, repeat=0),
             judge__inventory=inventory,
             artifact_text__in=ArtifactText.objects.as_now().filter(artifact__inventory=inventory),
         )
         # Pairs chosen because they were likely to be relevant would lift every figure; a second judging of the same pair
         # is there to compare with the first.
         .exclude(chosen=True)
-        .exclude(judge__kind=JudgeKind.MODEL, repeat__gt=0)
-        .order_by("id")  # the newest of prompt versions counts
-        .values_list("state_id", "artifact_text_id", "judge_id", "judge__kind", "score")
     )
-    for state, text, judge_id, kind, score in rows.iterator(chunk_size=5_000):
-        position = table.positions.get(state)
-        artifact = texts.get(text)
+    if held is None or rows.filter(pk__lte=held.last).count() != held.count:
+        labels = {
+            pk: Labels(np.zeros(len(table), dtype=np.int8), np.zeros(len(table), dtype=np.int8), pass_mark)
+            for pk in texts.values()
+        }
+        own, last, count = set(labels), 0, 0
+    else:
+        labels, own, last, count = dict(held.labels), set[int](), held.last, held.count
+    found = (
+        rows.filter(pk__gt=last)
+        .order_by("pk")
+        .values_list(  # the newest of prompt versions counts
+            "pk", "state_id", "artifact_text_id", "judge__kind", "score"
+        )
+    )
+    for pk, state, text, kind, score in found.iterator(chunk_size=5_000):
+        last, count = pk, count + 1
+        position, artifact = table.positions.get(state), texts.get(text)
         if position is None or artifact is None:
             continue
-        if kind == JudgeKind.HUMAN:
-            result[artifact].human[position] = score
-        elif judge is not None and judge_id == judge.pk:
-            result[artifact].score[position] = score
-    return result
+        mine = labels[artifact]
+        if artifact not in own:  # somebody may be reading what is held
+            own.add(artifact)
+            labels[artifact] = mine = replace(mine, score=mine.score.copy(), human=mine.human.copy())
+        (mine.human if kind == JudgeKind.HUMAN else mine.score)[position] = score
+    return _Read(inventory.label_revision, last, count, labels)

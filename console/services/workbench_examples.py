@@ -1,5 +1,6 @@
 """Read one policy's examples for its workbench: what each pulls, what the others say of it, how alike they are."""
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,10 +14,14 @@ from console.models import Artifact, Change, Exemplar, ExemplarStatus, FitSet, P
 from console.services import embed, fit, table
 from console.services.workbench import Ground
 from sq_core import embedding
-from sq_core.attribution import leave_one_out
+from sq_core.attribution import leave_one_out, leave_one_out_estimate
 from sq_core.embedding import vector_key
 
 NEAR, SAME = 0.60, 0.95  # the paper's and the product's bounds of "much alike" and "nearly the same"
+EXACT = 60  # examples up to which each is left out of a fit of its own: beyond, one factorisation estimates them all
+PAGE = 100  # rows of each list at once
+_AT_ONCE = 512
+_PLACE = re.compile(r"([01])_(-?(?:inf|[0-9]{1,9}(?:\.[0-9]{1,20})?(?:e-?[0-9]{1,3})?))_(-?[0-9]{1,18})")
 _left_out = table.Cache(500)
 
 
@@ -26,7 +31,7 @@ class ExampleRow:
 
     exemplar: Exemplar
     alpha: float | None
-    left_out: float | None  # its margin under the classifier fitted without it
+    left_out: float | None  # its margin under the classifier fitted without it; beyond EXACT examples an estimate
     nearest: float | None  # cosine to the most similar other example in use
     nearest_text: str
     nearest_side: str
@@ -41,6 +46,14 @@ class ExampleRow:
     def same(self) -> bool:
         return self.nearest is not None and self.nearest >= SAME
 
+    @property
+    def place(self) -> tuple[int, float, int]:
+        """Where it stands in its list: the doubtful first, then by what the others say of it, then the newest."""
+        if self.exemplar.status != ExemplarStatus.PROMOTED or not self.in_fit:
+            return 1, 0.0, -self.exemplar.pk
+        sign = 1.0 if self.exemplar.polarity == Polarity.SIGNAL else -1.0
+        return int(not self.doubtful), sign * self.left_out if self.left_out is not None else -np.inf, -self.exemplar.pk
+
 
 @dataclass(frozen=True)
 class Diversity:
@@ -49,6 +62,24 @@ class Diversity:
     pairs: int
     near: float | None
     same: float | None
+
+
+@dataclass(frozen=True)
+class Part:
+    """``PAGE`` rows of a list that has ``total``; ``next`` leads on, empty at the end."""
+
+    rows: Sequence[ExampleRow]
+    total: int
+    next: str
+
+
+def part(rows: Sequence[ExampleRow], after: str = "") -> Part:
+    """The rows behind the place that ``after`` names, whether or not one still stands there; all from the start without."""
+    found = _PLACE.fullmatch(after)
+    place = (int(found[1]), float(found[2]), int(found[3])) if found else None
+    left = [row for row in rows if place is None or row.place > place]
+    last = left[PAGE - 1].place if len(left) > PAGE else None
+    return Part(left[:PAGE], len(rows), f"{last[0]}_{last[1]!r}_{last[2]}" if last else "")
 
 
 @dataclass
@@ -60,6 +91,7 @@ class Examples:
     resting: list[ExampleRow] = field(default_factory=list)  # promoted, but of a source that is not fitted now
     diversity: dict[str, Diversity] = field(default_factory=dict)
     alpha_span: float = 1.0
+    estimated: bool = False  # the margins left out
 
 
 def examples(ground: Ground) -> Examples:
@@ -71,12 +103,12 @@ def examples(ground: Ground) -> Examples:
     )
     vectors = _vectors(ground, rows)
     alphas = _alphas(ground)
-    kept_out = left_out_margins(ground)
+    kept_out, estimated = left_out_margins(ground)
     pinned = {pin.exemplar_id for pin in ground.pins}
     used = [e for e in rows if e.status == ExemplarStatus.PROMOTED]
     doubted = _doubtful(used, kept_out, ground.cutoff)
     near = _nearest(rows, used, vectors)
-    result = Examples()
+    result = Examples(estimated=estimated)
     for e in rows:
         left, cosine = kept_out.get(e.public_id), near.get(e.pk)
         in_fit = fit.in_fit(e, ground.setting.fit_set)
@@ -95,8 +127,8 @@ def examples(ground: Ground) -> Examples:
             doubtful=e.public_id in doubted,
         )
         _list_for(result, row).append(row)
-    result.signals.sort(key=lambda r: (not r.doubtful, r.left_out if r.left_out is not None else -np.inf))
-    result.anti_signals.sort(key=lambda r: (not r.doubtful, -(r.left_out if r.left_out is not None else np.inf)))
+    for listed in (result.signals, result.anti_signals):
+        listed.sort(key=lambda row: row.place)
     result.alpha_span = max((abs(a) for a in alphas.values()), default=1.0)
     for side in Polarity:
         mine = [
@@ -165,34 +197,37 @@ def _alphas(ground: Ground) -> dict[str, float]:
     return {row["public_id"]: float(a) for row, a in zip(version.exemplars, values, strict=True)}
 
 
-def left_out_margins(ground: Ground) -> dict[str, float]:
-    """Each fitted exemplar's margin under the classifier fitted without it, by public id; kept per version."""
+def left_out_margins(ground: Ground) -> tuple[dict[str, float], bool]:
+    """Each fitted exemplar's margin under the classifier fitted without it, by public id, and whether these are estimates;
+    kept per version.
+    """
     version = ground.version
     if version is None:
-        return {}
+        return {}, False
     return _left_out.get(
-        (version.pk, version.weight_hash, tuple(r["digest"] for r in version.exemplars)), lambda: _leave_out(ground)
+        (version.pk, version.weight_hash, tuple(r["public_id"] for r in version.exemplars)), lambda: _leave_out(ground)
     )
 
 
-def _leave_out(ground: Ground) -> dict[str, float]:
+def _leave_out(ground: Ground) -> tuple[dict[str, float], bool]:
     version = ground.version
     assert version is not None  # noqa: S101
     by_id = Exemplar.objects.in_bulk([row["id"] for row in version.exemplars])
     if len(by_id) < len(version.exemplars):
-        return {}
+        return {}, False
     keys = [vector_key(version.encoder_id, by_id[row["id"]].text) for row in version.exemplars]
     stored = embed.stored(sorted(set(keys)))
     if any(key not in stored for key in keys):
-        return {}
+        return {}, False
     matrix = embedding.centre_and_normalise(np.stack([stored[k] for k in keys]), table.core_centre(version.centre))
     signal = np.array([row["polarity"] == Polarity.SIGNAL for row in version.exemplars])
     weight = fit.core_weight(version.class_weight)
-    margins = leave_one_out(matrix[signal], matrix[~signal], version.inverse_penalty, weight)
+    estimated = len(keys) > EXACT
+    without = leave_one_out_estimate if estimated else leave_one_out
+    margins = without(matrix[signal], matrix[~signal], version.inverse_penalty, weight)
     order = [*np.flatnonzero(signal), *np.flatnonzero(~signal)]
-    return {
-        version.exemplars[row]["public_id"]: float(m) for row, m in zip(order, margins, strict=True) if np.isfinite(m)
-    }
+    found = zip(order, margins, strict=True)
+    return {version.exemplars[row]["public_id"]: float(m) for row, m in found if np.isfinite(m)}, estimated
 
 
 def _nearest(
@@ -205,15 +240,16 @@ def _nearest(
     matrix = np.stack([vectors[e.pk] for e in pool])
     place = {e.pk: column for column, e in enumerate(pool)}
     result = {}
-    for e in rows:
-        if e.pk not in vectors:
-            continue
-        cosines = matrix @ vectors[e.pk]
-        if e.pk in place:
-            cosines[place[e.pk]] = -2.0
-        best = int(cosines.argmax())
-        if cosines[best] >= -1.0 - 1e-9:
-            result[e.pk] = (float(cosines[best]), pool[best])
+    asked = [e for e in rows if e.pk in vectors]
+    for start in range(0, len(asked), _AT_ONCE):
+        piece = asked[start : start + _AT_ONCE]
+        cosines = np.stack([vectors[e.pk] for e in piece]) @ matrix.T
+        for row, e in enumerate(piece):
+            if e.pk in place:
+                cosines[row, place[e.pk]] = -2.0
+        for e, best, cosine in zip(piece, cosines.argmax(axis=1), cosines.max(axis=1), strict=True):
+            if cosine >= -1.0 - 1e-9:
+                result[e.pk] = (float(cosine), pool[int(best)])
     return result
 
 

@@ -220,17 +220,39 @@ BULK_BUTTONS = (
 
 def _exemplars(request: Request, ground: Ground, here: Here) -> Context:
     found = examples.examples(ground)
-    columns = [("signal", "signals", found.signals), ("anti_signal", "anti_signals", found.anti_signals)]
+    parts = {
+        name: examples.part(rows, here.query.get(f"from_{name}", ""))
+        for name, rows in (
+            ("signal", found.signals), ("anti_signal", found.anti_signals), ("candidates", found.candidates),
+            ("resting", found.resting), ("out", found.out),
+        )
+    }  # fmt: skip
     choices = examples.fit_choices(ground)
     mined = next(choice for choice in choices if choice.value == "mined")
     asked = here.query.get("history", "")
-    order = [f"ex-{row.exemplar.public_id}" for _s, _p, rows in columns for row in rows]
-    order += [f"ex-{row.exemplar.public_id}" for row in (*found.candidates, *found.resting, *found.out)]
+    order = [f"ex-{row.exemplar.public_id}" for part in parts.values() for row in part.rows]
+    pagers = {
+        name: {
+            "first": here.link(**{f"from_{name}": None}) if f"from_{name}" in here.query else None,
+            "next": here.link(**{f"from_{name}": part.next}) if part.next else None,
+            "n": len(part.rows),
+            "total": part.total,
+        }
+        for name, part in parts.items()
+    }
     return {
         "examples": found,
+        "parts": parts,
+        "pagers": pagers,
         "columns": [
-            {"side": side, "label": plural, "rows": rows, "diversity": found.diversity[side]}
-            for side, plural, rows in columns
+            {
+                "side": side,
+                "label": f"{side}s",
+                "part": parts[side],
+                "diversity": found.diversity[side],
+                "pager": pagers[side],
+            }
+            for side in ("signal", "anti_signal")
         ],
         "choices": choices,
         "mined": mined,

@@ -1,5 +1,8 @@
 """The score table's caches: what renews them, and how much they hold."""
 
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import numpy as np
@@ -9,6 +12,7 @@ from console.models import Exemplar, Inventory, Judgement
 from console.presenters import policies
 from console.services import artifacts, conversations, embed, score, table, why, workbench
 from console.services.actor import SYSTEM
+from console.services.errors import Unavailable
 from console.services.ingest_conversations import grow_conversation
 from console.services.inventories import current_point
 from sq_core.conversation import messages_from_json
@@ -55,6 +59,50 @@ def test_an_edit_taken_back_brings_the_judgements_of_the_text_back(world: World)
     artifacts.edit_artifact(world.cancel, by=world.by, text=TEXTS["cancel-order"])
     assert artifacts.current_text(world.cancel).number == 3
     assert seen() == (True,) * 6
+
+
+def test_threads_that_want_one_value_wait_for_the_one_that_builds_it() -> None:
+    cache, built, begun = table.Cache(4), [], threading.Event()
+
+    def build() -> str:
+        begun.set()
+        time.sleep(0.2)
+        built.append(1)
+        return "value"
+
+    with ThreadPoolExecutor(8) as pool:
+        first = pool.submit(cache.get, "key", build)
+        assert begun.wait(5)
+        others = [pool.submit(cache.get, "key", build) for _ in range(6)]
+        assert pool.submit(cache.get, "another", lambda: "at once").result(5) == "at once"
+        assert [f.result(5) for f in (first, *others)] == ["value"] * 7
+    assert len(built) == 1
+    assert not cache._builders
+
+
+def test_a_build_that_fails_is_tried_by_the_next() -> None:
+    cache, tries = table.Cache(4), []
+
+    def build() -> str:
+        tries.append(1)
+        time.sleep(0.05)
+        if len(tries) == 1:
+            raise Unavailable("away")
+        return "value"
+
+    with ThreadPoolExecutor(2) as pool:
+        found = [pool.submit(cache.get, "key", build) for _ in range(2)]
+        assert sorted(str(f.exception(5) or f.result(5)) for f in found) == ["away", "value"]
+
+
+def test_inside_a_transaction_nobody_waits_for_another_thread() -> None:
+    """This test's own transaction: a builder elsewhere may need what it has locked."""
+    cache, go_on = table.Cache(4), threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        other = pool.submit(cache.get, "key", lambda: go_on.wait(5) and "theirs")
+        assert cache.get("key", lambda: "own") == "own"
+        go_on.set()
+        assert other.result(5) == "theirs"
 
 
 def test_a_cache_holds_so_many_values_and_bytes_and_always_the_newest() -> None:

@@ -9,6 +9,7 @@ from django.test.utils import CaptureQueriesContext
 
 from console.models import Centre, ClassifierVersion, Exemplar, Inventory, Polarity
 from console.services import (
+    authoring,
     curate,
     fit,
     inventories,
@@ -162,6 +163,45 @@ def test_without_it_is_the_margin_of_a_version_fitted_without_it(world: World) -
     draft = fit.draft_version(basis, others)
     vector = workbench_examples._vectors(found, [row.exemplar])[row.exemplar.pk]
     assert row.left_out == pytest.approx(float(draft.fit.weights @ vector + draft.fit.bias), abs=1e-9)
+
+
+def many(world: World, each: int) -> workbench.Ground:
+    """A policy with so many examples a side."""
+    written = authoring.Written(
+        name="Many",
+        text="So many",
+        signals=tuple(f"cancel item {n} of order {n % 7}" for n in range(each)),
+        anti_signals=tuple(f"refund {n} for parcel {n % 5}" for n in range(each)),
+    )
+    authoring.create_policy(world.inventory, written, key="many", by=world.by)
+    return workbench.ground(Inventory.objects.get(pk=world.inventory.pk), "many")
+
+
+def test_many_examples_are_left_out_by_an_estimate_that_says_so(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = many(world, 35)
+    shown = workbench_examples.examples(found)
+    assert shown.estimated
+    monkeypatch.setattr(workbench_examples, "EXACT", 100)
+    workbench_examples._left_out.clear()
+    exact = workbench_examples.examples(found)
+    assert not exact.estimated
+    one = {row.exemplar.pk: row.left_out for row in (*shown.signals, *shown.anti_signals)}
+    other = {row.exemplar.pk: row.left_out for row in (*exact.signals, *exact.anti_signals)}
+    assert len(one) == 70
+    assert max(abs(one[pk] - other[pk]) for pk in one) < 0.02  # type: ignore[operator]
+
+
+def test_a_list_goes_on_behind_a_place_even_when_its_row_is_gone(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workbench_examples, "PAGE", 20)
+    rows = workbench_examples.examples(many(world, 35)).signals
+    first = workbench_examples.part(rows)
+    second = workbench_examples.part(rows, first.next)
+    assert [*first.rows, *second.rows] == rows
+    assert (first.total, len(first.rows), len(second.rows), second.next) == (35, 20, 15, "")
+    gone = [row for row in rows if row is not first.rows[-1]]
+    assert workbench_examples.part(gone, first.next).rows == second.rows
+    for nonsense in ("", "x", "1_2", "0_nan_1", "2_0.0_1", "1_1e999_1", "0_" + "9" * 400 + "_1"):
+        assert len(workbench_examples.part(rows, nonsense).rows) in (0, 20)
 
 
 def test_nearest_and_likeness_of_the_examples(world: World) -> None:

@@ -1,6 +1,8 @@
 """The workbench's pages: each tab whole and as a part, for every role, with texts shown as text."""
 
+import html
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,7 @@ from django.urls import reverse
 
 from console.models import Inventory
 from console.presenters import figures
-from console.services import curate, embed, inventories, workbench
+from console.services import authoring, curate, embed, inventories, workbench
 from console.services.plan import Step
 from console.services.workbench_map import Map
 from tests import make
@@ -18,6 +20,36 @@ pytestmark = pytest.mark.django_db
 HTMX = {"HX-Request": "true"}
 BASE = "/i/tiny/policies/cancel-order/"
 TABS = ("", "map/", "exemplars/", "versions/")
+
+
+def test_a_long_list_of_examples_comes_in_pages_and_calls_its_figures_an_estimate(
+    world: make.World, signed_in: Any
+) -> None:
+    sides = {"signal": "cancel item {n} of order {n}", "anti_signal": "refund {n} for parcel {n}"}
+    written = authoring.Written(
+        name="Many",
+        text="So many",
+        signals=tuple(sides["signal"].format(n=n) for n in range(230)),
+        anti_signals=tuple(sides["anti_signal"].format(n=n) for n in range(40)),
+    )
+    authoring.create_policy(world.inventory, written, key="many", by=world.by)
+    client = signed_in(world.viewer)
+    address, seen, lengths = "/i/tiny/policies/many/exemplars/", list[str](), list[int]()
+    link = ""
+    for _ in range(3):
+        page = client.get(address + link).content.decode()
+        assert "is an estimate here" in page
+        column = page.partition('id="col-signal"')[2].partition('id="col-anti_signal"')[0]
+        found = re.findall(r'id="text-([^"]+)"', column)
+        seen += found
+        lengths.append(len(found))
+        assert page.count('id="text-') == len(found) + 40
+        following = re.search(r'rel="next" href="([^"]+)"', column)
+        link = html.unescape(following[1]) if following else ""
+    assert (lengths, link) == ([100, 100, 30], "")
+    assert len(set(seen)) == 230
+
+
 MISS = "I do not want the parcel any more, stop it"
 
 
