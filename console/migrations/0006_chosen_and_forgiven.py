@@ -21,6 +21,11 @@ class Migration(migrations.Migration):
         ),
         migrations.AddField(
             model_name="run",
+            name="asked",
+            field=models.JSONField(default=dict),
+        ),
+        migrations.AddField(
+            model_name="run",
             name="done",
             field=models.PositiveIntegerField(default=0),
         ),

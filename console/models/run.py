@@ -56,7 +56,8 @@ class Run(models.Model):
     kind = models.CharField(max_length=16, choices=RunKind.choices)
     state = models.CharField(max_length=16, choices=RunState.choices, default=RunState.PLANNING)
     scope = models.JSONField(default=dict)
-    params = models.JSONField(default=dict)
+    params = models.JSONField(default=dict)  # with their defaults filled in, frozen
+    asked = models.JSONField(default=dict)  # the params as they were given: what "run again" asks for
     provider = models.JSONField(default=dict)  # the model setting as it was at creation; never a key
     total = models.PositiveIntegerField(default=0)  # items
     done = models.PositiveIntegerField(default=0)  # of them, moved in the transaction that ends an item

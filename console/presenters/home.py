@@ -11,6 +11,8 @@ from console.models import Change, Heartbeat, Inventory, Run, RunState, User
 from console.presenters import run_words, runs, schedules
 from console.presenters.changes import ChangeGroup, change_rows, grouped
 from console.presenters.policies import Row
+from console.services import alerts
+from console.services.alerts import Drift, RecallEstimate
 
 SHOWN, READ = 6, 100
 WEEK = timedelta(days=7)
@@ -18,26 +20,32 @@ WEEK = timedelta(days=7)
 
 @dataclass(frozen=True)
 class Needs:
-    """What waits for a person: suggested examples per policy, and a draft that agents do not get yet."""
+    """What waits for a person: what has drifted, suggested examples per policy, a draft that agents do not get yet."""
 
     candidates: list[tuple[Row, int]]
     draft: int | None
     live: int
     unfitted: list[Row]
+    recall: RecallEstimate | None  # where it is under the target
+    drifts: list[tuple[Drift, str]]  # with the policy's name
 
     @property
     def nothing(self) -> bool:
-        return not (self.candidates or self.draft or self.unfitted)
+        return not (self.candidates or self.draft or self.unfitted or self.recall or self.drifts)
 
 
 def needs(inventory: Inventory, rows: Iterable[Row]) -> Needs:
     listed = [row for row in rows if not row.archived]
+    names = {row.key: row.name for row in listed}
+    estimate = alerts.recall_estimate(inventory)
     waiting = sorted(((row, row.candidates) for row in listed if row.candidates), key=lambda pair: -pair[1])
     return Needs(
         candidates=waiting[:SHOWN],
         draft=inventory.release if inventory.release != inventory.live_release else None,
         live=inventory.live_release,
         unfitted=[row for row in listed if "unfitted" in row.states][:SHOWN],
+        recall=estimate if estimate and estimate.under_target else None,
+        drifts=[(drift, names[drift.key]) for drift in alerts.drifts(inventory) if drift.key in names][:SHOWN],
     )
 
 

@@ -21,7 +21,7 @@ from django.utils import timezone
 from console.models import Attempt, ItemState, ModelProvider, Run, RunItem, RunState, Spend
 from console.models.run import WORKING
 from console.services import limits, runs
-from console.services.errors import ServiceError, Unavailable
+from console.services.errors import Conflict, ServiceError, Unavailable
 from console.services.run_kind import PENDING, Context, Item, Kind, Outcome
 from console.services.run_kinds import kind_of
 
@@ -250,6 +250,9 @@ def _perform(run: Run, kind: Kind, context: Context, items: Sequence[Item]) -> l
             return Outcome(code=NOT_STARTED, again=True, retry_after=0.0)
         try:
             return kind.perform(context, item)
+        except ServiceError as error:
+            again = isinstance(error, Unavailable | Conflict)
+            return Outcome(code=error.code, message=error.message[:500], again=again)
         except Exception as error:  # noqa: BLE001  (one item's fault must not take the batch with it)
             return Outcome(code="error", message=f"{type(error).__name__}: {error}"[:500])
 

@@ -63,7 +63,8 @@ def create_run(
     a cap on tokens or consent (``unpriced_ok``).
     """
     found, scope = kind_of(kind), _checked_scope(scope)
-    params = found.check(inventory, scope, params or {})
+    asked = params or {}
+    params = found.check(inventory, scope, asked)
     provider = _provider(inventory, found)
     _check_caps(provider, cap_tokens, cap_money, unpriced_ok=unpriced_ok)
     with transaction.atomic():
@@ -72,6 +73,7 @@ def create_run(
             kind=found.kind,
             scope=scope,
             params=params,
+            asked=asked,
             provider=provider,
             cap_tokens=cap_tokens,
             cap_money=cap_money,
@@ -294,7 +296,7 @@ def retry_failed(run: Run, *, by: Actor) -> int:
 def run_again(run: Run, *, by: Actor) -> Run:
     """A new run with the same scope, params and caps, planned on what is there now."""
     return create_run(
-        run.inventory, run.kind, by=by, scope=run.scope, params=run.params, cap_tokens=run.cap_tokens,
+        run.inventory, run.kind, by=by, scope=run.scope, params=run.asked, cap_tokens=run.cap_tokens,
         cap_money=run.cap_money, unpriced_ok=True,
     )  # fmt: skip
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from django.db import transaction
 from django.utils import timezone
+from numpy.typing import NDArray
 
 from console.models import (
     Artifact,
@@ -337,19 +338,10 @@ def _headline(inventory: Inventory, number: int) -> Headline:
             states=0, judged_states=0, scenarios=0, selected=None, selected_median=None, selected_p95=None, needed=None,
             missed=None, needed_pairs=0, missed_pairs=0, tokens_selected=None, **common,
         )  # fmt: skip
-    pks = dict(Artifact.objects.filter(inventory=inventory).values_list("key", "pk"))
-    labels = table.all_labels(inventory, states)
-    fired = np.zeros((len(states), len(bundle.artifacts)), dtype=bool)
-    relevant, judged, fenced = np.zeros_like(fired), np.zeros_like(fired), np.zeros_like(fired)
-    leaks = _leaking_scenarios(inventory, number)
-    for column, artifact in enumerate(bundle.artifacts):
-        fired[:, column] = fired_states(artifact, bundle, states)
-        fenced[:, column] = states.in_scenarios(leaks.get(artifact.key, set()))
-        if (mine := labels.get(pks[artifact.key])) is not None:
-            relevant[:, column], judged[:, column] = mine.relevant, mine.judged
+    found = outcomes_of_log(inventory, number, bundle, states)
+    fired, relevant, measured = found.fired, found.relevant, found.measured
     per_turn = fired.sum(axis=1)
-    counted = judged.any(axis=1)
-    measured = relevant & ~fenced  # a conversation that gave a policy an example says nothing of how well it is caught
+    counted = found.judged.any(axis=1)
     needed, missed = int(measured.sum()), int((measured & ~fired).sum())
     tokens = fired @ np.array([length[a.key] for a in bundle.artifacts])
     return Headline(
@@ -366,6 +358,32 @@ def _headline(inventory: Inventory, number: int) -> Headline:
         tokens_selected=int(tokens.mean()),
         **common,
     )
+
+
+@dataclass(frozen=True, eq=False)
+class LogOutcomes:
+    """(S, N) per query state and artifact of a release. ``measured``: relevant, outside the scenarios that gave the policy
+    an exemplar, which say nothing of how well it is caught."""
+
+    fired: NDArray[np.bool_]
+    relevant: NDArray[np.bool_]
+    judged: NDArray[np.bool_]
+    measured: NDArray[np.bool_]
+
+
+def outcomes_of_log(inventory: Inventory, number: int, bundle: Bundle, states: table.StateTable) -> LogOutcomes:
+    """What the release fires at every embedded state, beside the labels."""
+    pks = dict(Artifact.objects.filter(inventory=inventory).values_list("key", "pk"))
+    labels = table.all_labels(inventory, states)
+    fired = np.zeros((len(states), len(bundle.artifacts)), dtype=bool)
+    relevant, judged, fenced = np.zeros_like(fired), np.zeros_like(fired), np.zeros_like(fired)
+    leaks = _leaking_scenarios(inventory, number)
+    for column, artifact in enumerate(bundle.artifacts):
+        fired[:, column] = fired_states(artifact, bundle, states)
+        fenced[:, column] = states.in_scenarios(leaks.get(artifact.key, set()))
+        if (mine := labels.get(pks[artifact.key])) is not None:
+            relevant[:, column], judged[:, column] = mine.relevant, mine.judged
+    return LogOutcomes(fired, relevant, judged, relevant & ~fenced)
 
 
 def _leaking_scenarios(inventory: Inventory, number: int) -> dict[str, set[str]]:

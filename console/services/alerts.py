@@ -1,0 +1,132 @@
+"""What has drifted since it was measured: the live release's recall on recent turns, and policies that fire otherwise than
+their preview said. Read from stored rows; nothing is written."""
+
+from collections import Counter
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import numpy as np
+from django.db.models import Count
+from django.db.models.functions import Coalesce
+from django.utils import timezone
+from numpy.typing import NDArray
+
+from console.models import (
+    ClassifierVersion,
+    Conversation,
+    Decision,
+    Discovery,
+    Inventory,
+    OperatingPoint,
+    Origin,
+    Status,
+)
+from console.services import table
+from console.services.runtime import runtime
+from console.services.score import outcomes_of_log
+from sq_core.evaluation.resampling import cluster_sums
+
+RECENT = timedelta(days=7)
+LEAST_NEEDED, LEAST_TURNS = 20, 100  # under that many nothing is said
+DRIFT = 0.05  # of the turns: more than that away from the preview is told
+DRAWS, SEED = 1_000, 20_261_130
+
+
+@dataclass(frozen=True)
+class RecallEstimate:
+    """Share caught of what was needed at recent turns, by the inventory's judge; 95 % interval over scenarios."""
+
+    recall: float
+    low: float
+    high: float
+    needed: int
+    scenarios: int
+    target: float
+
+    @property
+    def under_target(self) -> bool:
+        return self.recall < self.target
+
+    @property
+    def surely(self) -> bool:
+        """The whole interval lies below the target."""
+        return self.high < self.target
+
+
+def recall_estimate(inventory: Inventory, *, now: datetime | None = None) -> RecallEstimate | None:
+    """The live release on the judged turns of conversations of the last week; None under 20 needed pairs.
+
+    Pairs that were chosen because they were likely to be relevant are not among the labels (`table`).
+    """
+    number = inventory.live_release
+    point = OperatingPoint.objects.at(number).select_related("centre").filter(inventory=inventory).first()
+    if point is None or point.centre is None:
+        return None
+    states = table.state_table(inventory, point.centre)
+    recent = np.isin(states.conversation_ids, _recent_conversations(inventory, now or timezone.now()))
+    if not recent.any():
+        return None
+    found = outcomes_of_log(inventory, number, runtime(inventory, number), states)
+    measured = found.measured & recent[:, None]
+    needed = int(measured.sum())
+    if needed < LEAST_NEEDED:
+        return None
+    scenario = [states.scenarios[code] for code in states.scenario[recent]]
+    caught_sums, _ = cluster_sums((measured & found.fired)[recent].sum(axis=1), scenario)
+    needed_sums, _ = cluster_sums(measured[recent].sum(axis=1), scenario)
+    low, high = _interval(caught_sums, needed_sums)
+    recall = float(caught_sums.sum() / needed)
+    return RecallEstimate(recall, low, high, needed, int((needed_sums > 0).sum()), inventory.target_recall)
+
+
+def _recent_conversations(inventory: Inventory, now: datetime) -> list[int]:
+    rows = Conversation.objects.filter(inventory=inventory).annotate(began=Coalesce("started_at", "created_at"))
+    return list(rows.filter(began__gte=now - RECENT).values_list("pk", flat=True))
+
+
+def _interval(caught: NDArray[np.float64], needed: NDArray[np.float64]) -> tuple[float, float]:
+    """Percentile bootstrap of caught / needed, whole scenarios drawn with a fixed seed."""
+    rows = np.random.default_rng(SEED).integers(len(needed), size=(DRAWS, len(needed)))
+    drawn = needed[rows].sum(axis=1)
+    ratio = caught[rows].sum(axis=1)[drawn > 0] / drawn[drawn > 0]
+    low, high = np.quantile(ratio, [0.025, 0.975])
+    return float(low), float(high)
+
+
+@dataclass(frozen=True)
+class Drift:
+    """A policy's share of live turns beside the share its version fired at when it was made."""
+
+    key: str
+    version: int
+    preview: float
+    live: float
+    turns: int
+
+
+def drifts(inventory: Inventory, *, now: datetime | None = None) -> list[Drift]:
+    """Policies of the live release whose firing share left their preview by more than five points; the largest first.
+
+    The classifier's own outcomes alone count: pins, modes and dependencies are somebody's decision.
+    """
+    live = Discovery.objects.filter(inventory=inventory, origin=Origin.LIVE, at__gte=(now or timezone.now()) - RECENT)
+    answered = dict(live.values_list("release").annotate(n=Count("id")).values_list("release", "n"))
+    if sum(answered.values()) < LEAST_TURNS:
+        return []
+    rows = Decision.objects.filter(discovery__in=live, fired=True, reason="classifier")
+    fired = Counter({(a, v): n for a, v, n in rows.values_list("artifact_id", "version").annotate(n=Count("id"))})
+    found = []
+    versions = ClassifierVersion.objects.at(inventory.live_release).filter(
+        artifact__inventory=inventory, artifact__settings__to_release__isnull=True, artifact__settings__mode="auto",
+        artifact__settings__status=Status.ACTIVE,
+    )  # fmt: skip
+    for pk, key, number, begun, metrics in versions.values_list(
+        "artifact_id", "artifact__key", "number", "from_release", "metrics"
+    ):
+        turns = sum(n for release, n in answered.items() if begun <= release <= inventory.live_release)
+        if turns < LEAST_TURNS or not metrics.get("states"):
+            continue
+        preview, share = metrics["fired"] / metrics["states"], fired[pk, number] / turns
+        if abs(share - preview) > DRIFT:
+            found.append(Drift(key, number, preview, share, turns))
+    return sorted(found, key=lambda row: (-abs(row.live - row.preview), row.key))
