@@ -93,10 +93,3 @@ def _runs(inventory: Inventory, lines: list[Line], technical: bool) -> list[Row]
 
 
 _NAMED = {"source": _sources, "model": _models, "day": _days, "policy": _policies, "run": _runs}
-
-
-def safe_cell(value: object) -> object:
-    """A text cell that a spreadsheet would take for a formula begins with an apostrophe."""
-    if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r", "\n"):
-        return f"'{value}"
-    return value

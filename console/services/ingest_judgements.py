@@ -229,7 +229,7 @@ def _state(context: _Context, place: Place, record: JudgementRow) -> _State | Ro
 
 def _judge(context: _Context, place: Place, record: JudgementRow) -> Judge | RowError:
     """The judge of a row, made at its first score; a person is ``human`` or ``human:NAME``."""
-    judge = context.judges.get(record.judge)
+    judge, rubric = context.judges.get(record.judge), record.rubric or context.rubric
     if judge is None:
         name = record.judge
         if record.pass_mark == 1:
@@ -242,18 +242,18 @@ def _judge(context: _Context, place: Place, record: JudgementRow) -> Judge | Row
             name=name,
             defaults={
                 "kind": kind,
-                "rubric": context.rubric or Rubric.CURRENT_NEED,
+                "rubric": rubric or Rubric.CURRENT_NEED,
                 "pass_mark": record.pass_mark or 4,
             },
         )
         context.judges[name] = judge
         if kind == JudgeKind.MODEL:
             Inventory.objects.filter(pk=context.inventory.pk, judge__isnull=True).update(judge=judge)
-    if context.rubric is not None and judge.rubric != context.rubric:
+    if rubric is not None and judge.rubric != rubric:
         return RowError(
             *place,
             "judge",
-            f"{judge.name} scores by {judge.rubric} here, not {context.rubric}.",
+            f"{judge.name} scores by {judge.rubric} here, not {rubric}.",
             "Use another judge name.",
         )
     if record.pass_mark is not None and record.pass_mark != judge.pass_mark:

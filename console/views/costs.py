@@ -1,8 +1,6 @@
 """Costs: the ledger of one month by source, day, model, policy and run, and as a file."""
 
-import csv
 import zoneinfo
-from collections.abc import Iterator
 from datetime import date
 from typing import Any
 
@@ -16,6 +14,7 @@ from console.models import Inventory, Role
 from console.permissions import Request, require, wants_part
 from console.presenters import costs as shown
 from console.services import costs
+from console.services.csv_lines import csv_lines
 from console.views.runs import tabs
 
 COLUMNS = (
@@ -62,24 +61,10 @@ def costs_file(request: Request, inventory: Inventory) -> HttpResponseBase:
     zone = _zone()
     month, _months = _month(request, inventory, zone)
     rows = costs.spends(inventory, *costs.month_of(month.year, month.month, zone))
-    response = StreamingHttpResponse(_lines(costs.ledger(rows)), content_type="text/csv; charset=utf-8")
+    response = StreamingHttpResponse(csv_lines(COLUMNS, costs.ledger(rows)), content_type="text/csv; charset=utf-8")
     name = f"costs-{inventory.slug}-{month:%Y-%m}.csv"
     response["Content-Disposition"] = f'attachment; filename="{name}"'
     return response
-
-
-class _Echo:
-    """What csv writes to: gives the line back."""
-
-    def write(self, line: str) -> str:
-        return line
-
-
-def _lines(rows: Iterator[dict[str, Any]]) -> Iterator[str]:
-    writer = csv.writer(_Echo())
-    yield writer.writerow(COLUMNS)
-    for row in rows:
-        yield writer.writerow([shown.safe_cell(row[name]) for name in COLUMNS])
 
 
 def _zone() -> zoneinfo.ZoneInfo:

@@ -23,6 +23,7 @@ Source = Path | bytes | IO[bytes] | IO[str] | Iterable[str] | Iterable[bytes]
 KEY = re.compile(r"[a-z0-9-]{1,64}")
 KINDS = ("policy", "skill", "tool", "glossary", "observation")
 SOURCES = ("generated", "mined", "written", "imported")
+RUBRICS = ("current-need", "sticky")
 LIMIT = 200  # characters of an id or a name, as the console stores them
 # Bytes of one line, or characters of one value over many lines: it is held whole, and parsed to several times its size.
 LARGEST_LINE = 128 * 1024 * 1024
@@ -77,6 +78,7 @@ class JudgementRow:
     pass_mark: int | None = None
     reasons: Mapping[str, str] = field(default_factory=dict)
     chosen: bool = False  # judged because it was likely to be relevant: no figure may rest on it
+    rubric: str | None = None  # how the judge scored; None = as the importer is told
     line: int = field(default=0, compare=False)
 
     @property
@@ -454,6 +456,9 @@ def read_judgements(source: Source, filename: str = "") -> Iterator[JudgementRow
             raise BadRowError("prefix_digest", "expected 64 hexadecimal digits.", "Leave it out and it is computed.")
         for key in scores:
             checked_key(key, f"scores.{key[:64]}")
+        rubric = row.get("rubric")
+        if rubric is not None and rubric not in RUBRICS:
+            raise BadRowError("rubric", f"{rubric!r:.40} is none of {', '.join(RUBRICS)}.", "Leave it out.")
         yield JudgementRow(
             conversation=needed_text(row, "conversation", "Give the conversation's id.", limit=LIMIT),
             user_turn=whole_field(row, "user_turn", 0) or 0,
@@ -465,6 +470,7 @@ def read_judgements(source: Source, filename: str = "") -> Iterator[JudgementRow
             pass_mark=whole_field(row, "pass_mark", 1, 5, needed=False),
             reasons={clean_text(key)[0]: text_field(reasons, key) or "" for key in reasons},
             chosen=_flag(row, "chosen"),
+            rubric=rubric,
             line=line,
         )
 

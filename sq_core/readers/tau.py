@@ -31,7 +31,7 @@ def conversations_of(row: Mapping[str, Any], line: int, filename: str) -> Iterat
         yield _first_generation(row, line, filename)
         return
     simulations = row.get("simulations")
-    if simulations is None:
+    if not isinstance(simulations, list):
         yield _simulation(row, line, filename, None)
         return
     config = _agent(row.get("info"))

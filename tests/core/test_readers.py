@@ -286,12 +286,26 @@ def test_judgements() -> None:
     assert (one.human, other.human, JudgementRow("c", 0, "human", {}).human) == (None, "ana", "")
 
 
+def test_a_simulation_with_a_field_called_simulations_is_one_all_the_same() -> None:
+    row = {"task_id": "1", "trial": 0, "simulations": True, "messages": [{"role": "user", "content": "hi"}]}
+    (found,) = read_conversations([json.dumps(row)], filename="f.json")
+    assert isinstance(found, Conversation)
+    assert found.external_id == "f-1-0"
+
+
 def test_a_judgement_says_whether_its_pair_was_chosen() -> None:
     row = {"conversation": "c", "user_turn": 0, "judge": "j", "scores": {"a": 5}}
     given = [{**row, "chosen": value} for value in (True, False, None, "yes")]
     found = list(read_judgements([json.dumps(one) for one in given], "f"))
     assert [one.chosen for one in found if isinstance(one, JudgementRow)] == [True, False, False]
     assert str(found[3]) == "f:4 chosen: expected true or false, got text. Leave it out."
+
+
+def test_a_judgement_may_say_how_its_judge_scored() -> None:
+    row = {"conversation": "c", "user_turn": 0, "judge": "j", "scores": {"a": 5}}
+    found = list(read_judgements([json.dumps({**row, "rubric": value}) for value in ("sticky", None, "kind", [])], "f"))
+    assert [one.rubric for one in found if isinstance(one, JudgementRow)] == ["sticky", None]
+    assert [one.field for one in found if isinstance(one, RowError)] == ["rubric", "rubric"]
 
 
 @pytest.mark.parametrize(
