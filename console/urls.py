@@ -7,6 +7,7 @@ from console.api import errors as api_errors
 from console.api.app import api
 from console.views import (
     account,
+    agreement,
     candidates,
     changes,
     conversations,
@@ -70,6 +71,9 @@ inventory: list[URLPattern | URLResolver] = [
     path("review/<slug:queue>/start/", review.review_start, name="review-start"),
     path("review/<slug:queue>/items/<slug:item>/", review.review_item, name="review-item"),
     path("review/<slug:queue>/items/<slug:item>/put-back/", review.review_put_back, name="review-put-back"),
+    # -- agreement
+    path("agreement/", agreement.agreement, name="agreement"),
+    path("agreement/decide/", agreement.decide, name="agreement-decide"),
     # -- conversations, why, playground
     path("conversations/", conversations.conversations, name="conversations"),
     path("conversations/<slug:conversation>/", conversations.conversation, name="conversation"),

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from django.db import transaction
-from django.db.models import Count, Exists, Max, OuterRef, Q
+from django.db.models import Count, Exists, Max, OuterRef, Q, QuerySet
 from django.utils import timezone
 
 from console.models import (
@@ -109,11 +109,13 @@ def _write_items(queue: ReviewQueue, chosen: Chosen) -> None:
     )
 
 
-def get_queue(inventory: Inventory, public_id: str) -> ReviewQueue:
+def get_queue(inventory: Inventory, public_id: str, rows: "QuerySet[ReviewQueue] | None" = None) -> ReviewQueue:
     """Raises NotFound."""
-    found = ReviewQueue.objects.filter(inventory=inventory, public_id=public_id).first()
+    known = ReviewQueue.objects.all() if rows is None else rows
+    found = known.filter(inventory=inventory, public_id=public_id).first()
     if found is None:
         raise NotFound("There is no such review queue.", field="queue")
+    found.inventory = inventory
     return found
 
 
@@ -171,8 +173,14 @@ def rows(inventory: Inventory, *, size: int = 50, before: int | None = None) -> 
 
 
 def progress(queue: ReviewQueue) -> Progress:
+    return read(queue.inventory, queue.public_id)[1]
+
+
+def read(inventory: Inventory, public_id: str) -> tuple[ReviewQueue, Progress]:
+    """A queue and how far it is. Raises NotFound."""
     held = Count(PLACES, filter=Q(items__places__done=False, items__places__until__gt=timezone.now()))
-    return _progress(ReviewQueue.objects.annotate(**_COUNTS, n_held=held).get(pk=queue.pk))
+    found = get_queue(inventory, public_id, ReviewQueue.objects.annotate(**_COUNTS, n_held=held))
+    return found, _progress(found)
 
 
 def _progress(queue: ReviewQueue) -> Progress:
@@ -190,33 +198,40 @@ class Person:
     held: int
 
 
-def people(queue: ReviewQueue) -> list[Person]:
-    now = timezone.now()
-    answered = {
-        name: (n, last)
-        for name, n, last in ReviewAnswer.objects.counted()
-        .filter(item__queue=queue)
-        .values("user__username")
-        .annotate(n=Count("item", distinct=True), last=Max("at"))
-        .values_list("user__username", "n", "last")
-    }
-    held = dict(
-        Reservation.objects.filter(item__queue=queue, done=False, until__gt=now, user__isnull=False)
-        .values("user__username")
-        .annotate(n=Count("pk"))
-        .values_list("user__username", "n")
-    )
-    return [
-        Person(name, *answered.get(name, (0, None)), held.get(name, 0))
-        for name in sorted({*answered, *held}, key=lambda n: (-answered.get(n, (0, None))[0], n))
-    ]
+@dataclass(frozen=True)
+class Standing:
+    """Who is at a queue, the busiest first, and how often each word stands in the newest answers."""
+
+    people: list[Person]
+    words: dict[str, int]
 
 
-def words(queue: ReviewQueue) -> dict[str, int]:
-    """How often each word stands in the newest answers."""
+def standing(queue: ReviewQueue, *, held: bool = True) -> Standing:
+    """One query; with ``held`` another for who has something reserved now."""
     newer = ReviewAnswer.objects.counted().filter(item=OuterRef("item"), user=OuterRef("user"), pk__gt=OuterRef("pk"))
     rows = ReviewAnswer.objects.counted().filter(~Exists(newer), item__queue=queue)
-    return dict(rows.values("word").annotate(n=Count("pk")).values_list("word", "n"))
+    answers: dict[str, int] = {}
+    last: dict[str, datetime] = {}
+    words: dict[str, int] = {}
+    for name, word, n, at in (
+        rows.values("user__username", "word")
+        .annotate(n=Count("pk"), last=Max("at"))
+        .values_list("user__username", "word", "n", "last")
+    ):
+        answers[name] = answers.get(name, 0) + n
+        last[name] = max(at, last.get(name, at))
+        words[word] = words.get(word, 0) + n
+    holding: dict[str, int] = {}
+    if held:
+        places = Reservation.objects.filter(item__queue=queue, done=False, until__gt=timezone.now())
+        holding = dict(
+            places.filter(user__isnull=False)
+            .values("user__username")
+            .annotate(n=Count("pk"))
+            .values_list("user__username", "n")
+        )
+    names = sorted({*answers, *holding}, key=lambda name: (-answers.get(name, 0), name))
+    return Standing([Person(n, answers.get(n, 0), last.get(n), holding.get(n, 0)) for n in names], words)
 
 
 def sooner(inventory: Inventory, queue: ReviewQueue) -> ReviewQueue | None:

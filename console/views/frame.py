@@ -38,7 +38,7 @@ NAVIGATION = (
     Entry("playground", _("Playground")),
     Entry("review", _("Review"), "g j", ("review-",), group=True),
     Entry("candidates", _("Suggestions"), "", ("candidates-",)),
-    Entry("agreement", _("Agreement"), "g a"),
+    Entry("agreement", _("Agreement"), "g a", ("agreement-",)),
     Entry("evaluation", _("Evaluation"), "", ("evaluation-",)),
     Entry("releases", _("Releases"), "", ("release-", "undo"), group=True),
     Entry("runs", _("Runs"), "g r", ("run", "run-", "schedules", "schedule", "schedule-", "costs")),

@@ -13,7 +13,9 @@ from console.forms.review import QueueForm
 from console.models import Inventory, QueueKind, ReviewQueue, Role
 from console.permissions import Request, actor_of, require, wants_part
 from console.presenters import review as shown
+from console.presenters.agreement import Card, card
 from console.services import review_items, review_queues, review_read
+from console.services.agreement import queue_kappa
 from console.services.errors import Invalid, ServiceError
 from console.services.review_items import LAST
 from console.views.frame import posted, say, whole
@@ -56,8 +58,8 @@ def review_new(request: Request, inventory: Inventory) -> HttpResponse:
 @require_GET
 @require(Role.VIEWER)
 def review_queue(request: Request, inventory: Inventory, queue: str) -> HttpResponse:
-    found = review_queues.get_queue(inventory, queue)
-    now = review_queues.progress(found)
+    found, now = review_queues.read(inventory, queue)
+    standing = review_queues.standing(found, held=now.held > 0)
     closed = review_queues.closed(found)
     over = closed or now.left == 0
     nothing = over or "nothing" in request.GET
@@ -68,13 +70,22 @@ def review_queue(request: Request, inventory: Inventory, queue: str) -> HttpResp
         "closed": closed,
         "nothing": shown.why_nothing(found, now, closed=closed) if nothing else "",
         "go_on": review_queues.sooner(inventory, found) if nothing else None,
-        "people": review_queues.people(found),
-        "words": [(shown.word(name), n) for name, n in sorted(review_queues.words(found).items(), reverse=True)],
+        "people": standing.people,
+        "words": [(shown.word(name), n) for name, n in sorted(standing.words.items(), reverse=True)],
         "facts": shown.settings(found),
-        "flags": review_queues.open_flags(found),
+        "flags": review_queues.open_flags(found) if now.aside else [],
+        "agreed": _agreed(found),
         "may_start": not over and request.role.includes(Role.REVIEWER),
     }
     return render(request, "review/queue.html", context)
+
+
+def _agreed(queue: ReviewQueue) -> Card | None:
+    """κ so far, of an audit sample that somebody has answered."""
+    if queue.kind != QueueKind.AUDIT:
+        return None
+    comparison = queue_kappa(queue.inventory, queue)
+    return card(comparison, lambda name: "", "") if comparison.result.n else None
 
 
 @require_POST

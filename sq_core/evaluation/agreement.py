@@ -100,7 +100,7 @@ def interval(
     value.
     """
     n = len(per_cluster)
-    if n < ENOUGH:
+    if n < ENOUGH or draws == 0:
         return None, None
     taken = np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), size=draws)
     flat = per_cluster.reshape(n, -1).astype(np.float64)

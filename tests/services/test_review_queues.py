@@ -133,7 +133,7 @@ def test_a_kind_with_nothing_is_refused_by_name(world: make.World) -> None:
     assert error.value.field == "reviewers"
     for wrong in ({"size": 0}, {"kind": "best"}, {"order": "alphabet"}, {"fired": "maybe"}, {"minutes": 0}):
         with pytest.raises(Invalid) as error:
-            queue(world, **wrong)  # type: ignore[arg-type]
+            queue(world, **wrong)
         assert error.value.field in wrong
 
 
@@ -226,7 +226,7 @@ def test_unsure_is_kept_apart(world: make.World) -> None:
     given = review_items.answer(item, "unsure", by=rob(world))
     assert given.answer.judgement is None
     assert not Judgement.objects.filter(judge__name="human:rob").exists()  # the yes before counts no more
-    assert review_queues.words(item.queue) == {"unsure": 1}
+    assert review_queues.standing(item.queue).words == {"unsure": 1}
 
 
 def test_another_answer_is_a_new_row_and_no_longer_blind(world: make.World) -> None:
@@ -237,7 +237,7 @@ def test_another_answer_is_a_new_row_and_no_longer_blind(world: make.World) -> N
     assert second.judgement is not None
     assert list(Judgement.objects.filter(judge__name="human:rob").values_list("score", flat=True)) == [5, 1]
     assert item.answers.count() == 2
-    assert review_queues.words(item.queue) == {"no": 1}
+    assert review_queues.standing(item.queue).words == {"no": 1}
 
 
 def test_undo_takes_the_answer_before_or_opens_the_item(world: make.World) -> None:
@@ -278,13 +278,13 @@ def test_a_lost_place_keeps_the_answer_as_a_draft(world: make.World) -> None:
     assert not given.kept
     assert given.answer.draft
     assert given.answer.judgement is None
-    assert review_queues.words(made) == {"no": 1}
+    assert review_queues.standing(made).words == {"no": 1}
     added = review_items.answer(item, "yes", by=rob(world), note="mine", second=True)
     assert added.kept
     assert added.answer.judgement is not None
     given.answer.refresh_from_db()
     assert given.answer.undone_at is not None  # the draft has become the answer
-    assert review_queues.words(made) == {"no": 1, "yes": 1}
+    assert review_queues.standing(made).words == {"no": 1, "yes": 1}
     assert item.places.count() == 2
 
 
@@ -316,7 +316,7 @@ def test_progress_people_and_where_to_go_on(world: make.World) -> None:
     taken(world, made)
     now = review_queues.progress(made)
     assert (now.places, now.done, now.held, now.left, now.share) == (2, 1, 1, 1, 0.5)
-    (who,) = review_queues.people(made)
+    (who,) = review_queues.standing(made).people
     assert (who.name, who.answers, who.held) == ("rob", 1, 1)
     assert review_queues.sooner(world.inventory, made) == other
     rows, following = review_queues.rows(world.inventory, size=1)

@@ -1,0 +1,128 @@
+"""Agreement (P9) and what follows from it (P9a): who agrees with whom, the turns behind a cell, differences decided."""
+
+from typing import Any
+from urllib.parse import urlencode
+
+from django.http import HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.dateparse import parse_date, parse_datetime
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_GET, require_http_methods
+
+from console.models import Artifact, Inventory, Role
+from console.permissions import Request, actor_of, require
+from console.presenters import agreement as shown
+from console.services import agreement as service
+from console.services import decide as deciding
+from console.services import review_items
+from console.services.agreement import LISTED, Comparison, Filters
+from console.services.errors import Invalid
+from console.views.frame import say
+
+
+@require_GET
+@require(Role.VIEWER)
+def agreement(request: Request, inventory: Inventory) -> HttpResponse:
+    """``?policy=`` a key, ``?judge=`` an AI reviewer's name, ``?from=`` a time, ``?show=scores`` the 5 × 5 tables,
+    ``?cell=`` one cell's turns. State is in the address alone.
+    """
+    judges, policies = service.judges(inventory), _policies(inventory)
+    filters, ignored = _filters(request, judges, policies)
+    scores = request.GET.get("show") == "scores"
+    found = None if scores else service.audit_sample(inventory, filters)
+    if found is not None:
+        comparisons = found.comparisons
+    else:
+        comparisons = [service.repeats(inventory, filters), service.all_labels(inventory, filters)]
+    kept = {name: request.GET[name] for name in ("policy", "judge", "from", "show") if request.GET.get(name)}
+    base = reverse("agreement", args=[inventory.slug])
+    cell = request.GET.get("cell", "")
+
+    def link(name: str) -> str:
+        return f"{base}?{urlencode({**kept, 'cell': name})}#turns"
+
+    context = {
+        "found": found,
+        "cards": [shown.card(comparison, link, cell) for comparison in comparisons],
+        "listed": _listed(comparisons, cell),
+        "ignored": ignored,
+        "filters": filters,
+        "judges": judges,
+        "judge": filters.judge or inventory.judge,
+        "policies": policies,
+        "scores": scores,
+        "nothing": found is not None and not found.answers,
+        "most": LISTED,
+    }
+    return render(request, "agreement/agreement.html", context)
+
+
+def _policies(inventory: Inventory) -> list[str]:
+    return list(Artifact.objects.filter(inventory=inventory).order_by("key").values_list("key", flat=True))
+
+
+def _filters(request: Request, judges: list[Any], policies: list[str]) -> tuple[Filters, list[str]]:
+    asked, ignored = request.GET, []
+    policy = asked.get("policy", "")
+    if policy and policy not in policies:
+        ignored.append(f"policy={policy}")
+        policy = ""
+    judge = next((j for j in judges if j.name == asked.get("judge")), None)
+    if asked.get("judge") and judge is None:
+        ignored.append(f"judge={asked['judge']}")
+    since = None
+    if asked.get("from"):
+        try:
+            day = parse_date(asked["from"])
+            since = parse_datetime(asked["from"] if day is None else f"{asked['from']}T00:00:00Z")
+        except ValueError:
+            since = None
+        if since is None:
+            ignored.append(f"from={asked['from']}")
+        elif timezone.is_naive(since):
+            since = timezone.make_aware(since, timezone.get_fixed_timezone(0))
+    return Filters(policy=policy, judge=judge, since=since), ignored
+
+
+def _listed(comparisons: list[Comparison], cell: str) -> dict[str, Any] | None:
+    """The turns behind a cell; None where none is asked for."""
+    parts = cell.split(":")
+    comparison = next((c for c in comparisons if c.name == parts[0]), None)
+    if comparison is None or len(parts) != 3 or not all(part.isdecimal() and len(part) == 1 for part in parts[1:]):
+        return None
+    first, second = int(parts[1]), int(parts[2])
+    pairs = comparison.cell(first, second)
+    n = sum((p.first, p.second) == (first, second) for p in comparison.pairs)
+    words = shown.WORDS[comparison.name]
+    return {"pairs": pairs[:LISTED], "n": n, "hidden": n - len(pairs), "words": words, "more": len(pairs) - LISTED}
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@require(Role.AUTHOR)
+def decide(request: Request, inventory: Inventory) -> HttpResponse:
+    """``?policy=``; a POST of item, queue, needed and reason decides one."""
+    policy = request.GET.get("policy", "")
+    error: Invalid | None = None
+    if request.method == "POST":
+        item = review_items.get_item(inventory, request.POST.get("queue", ""), request.POST.get("item", ""))
+        needed = request.POST.get("needed")
+        try:
+            if needed not in {"yes", "no"}:
+                raise Invalid(_("Say needed or not needed."), field="needed")
+            deciding.decide(item, needed == "yes", request.POST.get("reason", ""), by=actor_of(request))
+        except Invalid as refused:
+            error = refused
+        else:
+            say(request, _("Decided: %(word)s.") % {"word": _("needed") if needed == "yes" else _("not needed")})
+            return redirect(request.get_full_path())
+    cases, n = deciding.cases(inventory, policy=policy)
+    context = {
+        "cases": cases,
+        "n": n,
+        "error": error,
+        "wrong": request.POST.get("item", ""),
+        "reason": request.POST.get("reason", ""),
+    }
+    return render(request, "agreement/decide.html", context, status=error.status if error else 200)
