@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,9 +51,14 @@ REWRITTEN = "rewritten:"
 
 @dataclass(frozen=True, slots=True)
 class RankSettings:
-    """What a fit and a score depend on besides the data; written into every bundle."""
+    """What a fit and a score depend on besides the data; written into every bundle.
+
+    `columns`: a training row is contrasted with the training candidates it is ranked among (``pool``), or with all of
+    them (``world``), which teaches the adapter to tell tools apart instead of values.
+    """
 
     pool: Pool = "tool"
+    columns: Literal["pool", "world"] = "pool"
     aggregation: Aggregation = field(default_factory=Aggregation)
     rank: int = 32
     iterations: int = 200
@@ -122,6 +128,13 @@ class Fold:
         }
         self.without_positive = 0
         self._adapters: dict[str, Adapter] = {}
+        self._gates: dict[tuple[str, str, WorldName], Gate] = {}
+
+    def with_data(self, data: RankingData) -> Fold:
+        """The same split with its fitted adapters over other numbers of the same rows."""
+        other = Fold(data, self.parts, self.settings, donors=self.donors, dropped=self.dropped)
+        other._adapters = dict(self._adapters)
+        return other
 
     # -------------------------------------------------------------------------------------------------------- adapters
     def adapter(self, name: str) -> Adapter:
@@ -133,6 +146,9 @@ class Fold:
     def _fit(self, name: str) -> Adapter:
         known = self.worlds["train_split"].everything
         positives = self.columns.take(self.parts.train).positives[:, known]
+        allowed = self.allowed(self.parts.train, "train_split")[:, known]
+        if self.settings.columns == "pool":
+            positives &= allowed
         kept = positives.any(axis=1)
         self.without_positive = int((~kept).sum())
         train = self.parts.train[kept]
@@ -143,6 +159,7 @@ class Fold:
             has=has,
             candidates=self.data.candidate_vectors[known],
             positives=positives[kept],
+            allowed=allowed[kept] if self.settings.columns == "pool" else None,
             rank=self.settings.rank,
             temperature=self.settings.temperature,
             l2=self.settings.l2,
@@ -218,6 +235,12 @@ class Fold:
     # ----------------------------------------------------------------------------------------------------------- gates
     def gate(self, base: str, kind: str, world: WorldName) -> Gate:
         """The gate of a kind for a base method, from validation rows alone."""
+        key = (base, kind, world)
+        if key not in self._gates:
+            self._gates[key] = self._make_gate(base, kind, world)
+        return self._gates[key]
+
+    def _make_gate(self, base: str, kind: str, world: WorldName) -> Gate:
         if kind == "fixed":
             return FixedGate(self.settings.fixed_lambda)
         rows = self.parts.validation

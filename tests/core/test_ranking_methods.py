@@ -29,7 +29,7 @@ def conversation(number, trial):
         messages_from_json([
             user(f"please look at my booking number{number}"),
             asks(call("find", {"booking": f"number{number}"})),
-            answer(f"flight towards {place} window seat"),
+            answer(f"{place} {place} {place}"),
             user("what is the weather there"),
             asks(call("weather", {"city": place})),
             answer("sunny"),
@@ -77,7 +77,7 @@ def test_the_state_reads_what_the_query_does_not_say():
         float(reciprocal(FOLD.ranks(method, city, "all_splits")).mean())
         for method in ("state", "reset", "shuffled_state")
     )
-    assert state > 0.9
+    assert state > 0.75
     assert state > reset + 0.2
     assert state > shuffled + 0.2
     assert mrr("copy") == 1.0
@@ -158,3 +158,8 @@ def test_attention_and_mean_are_other_states():
         for kind in ("mean", "attention")
     }
     assert all(np.isfinite(each.scores("state", PARTS.test, "all_splits")).all() for each in made.values())
+
+
+def test_rows_can_be_contrasted_with_the_whole_world():
+    made = fold(settings=dataclasses.replace(FEW, iterations=3, columns="world"))
+    assert made.adapter("state").record["loss"] > FOLD.adapter("state").record["loss"]
