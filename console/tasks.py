@@ -27,13 +27,14 @@ log = logging.getLogger(__name__)
     time_limit=660,
 )
 def embed_pending(inventory_id: int | None = None) -> int:
-    """Embed the inventory's query states that have no vectors yet; without an id, wake one such task per inventory."""
+    """Embed the inventory's examples and query states that have no vectors yet; without an id, wake one such task per
+    inventory."""
     if inventory_id is None:
-        waiting = [inventory for inventory in Inventory.objects.all() if embed.pending_states(inventory).exists()]
+        waiting = [inventory for inventory in Inventory.objects.all() if embed.is_pending(inventory)]
         for inventory in waiting:
             embed_pending.delay(inventory.pk)
         return len(waiting)
-    return embed.embed_states(Inventory.objects.get(pk=inventory_id), limit=STATES_PER_RUN)
+    return embed.embed_pending(Inventory.objects.get(pk=inventory_id), limit=STATES_PER_RUN)
 
 
 @app.task(name="console.work_run", reject_on_worker_lost=True, soft_time_limit=3_300, time_limit=3_400)

@@ -290,6 +290,7 @@ def clear_caches() -> None:
     runtime._bundles.clear()
     score._headlines.clear()
     embed.turn_cache._rows.clear()
+    embed._whole.clear()
 
 
 def database_url(settings_dict: Mapping[str, Any]) -> str:

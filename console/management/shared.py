@@ -43,6 +43,8 @@ class ServiceCommand(BaseCommand):
     def embed_pending(self, inventory: Inventory) -> None:
         """Embed what an import left; without an encoder the import stands and a line says what is still to do."""
         try:
+            with Bar("embedding examples") as bar:
+                embed.embed_examples(inventory, progress=bar)
             with Bar("embedding turns") as bar:
                 embed.embed_states(inventory, progress=bar)
         except Unavailable as error:

@@ -176,7 +176,8 @@ def _edited(artifact: Artifact, sides: Mapping[str, list[str]], encoder: Any) ->
     if not fresh and basis.base is not None:
         return table.classifier_of(basis.base), signals, anti_signals
     texts = [e.text for e in [*rows, *fresh]]
-    vectors = dict(zip([vector_key(encoder.id, t) for t in texts], embed.vectors(encoder, texts), strict=True))
+    found = embed.vectors(encoder, texts, at_once=embed.AT_ONCE, new={e.text for e in fresh})
+    vectors = dict(zip([vector_key(encoder.id, t) for t in texts], found, strict=True))
     return fit.draft_version(basis, [*rows, *fresh], known=vectors).classifier, signals, anti_signals
 
 
@@ -223,12 +224,18 @@ def neighbours(inventory: Inventory, written: Written) -> tuple[Neighbour, ...]:
 def _look_alikes(
     artifact: Artifact, about: NDArray[np.float64], taken: set[str], encoder: Any, centre: embedding.Centre
 ) -> tuple[str, ...]:
-    """The show examples of a neighbour that are most like what is written here: the hard don't-show examples."""
+    """The show examples of a neighbour that are most like what is written here: the hard don't-show examples.
+
+    Of those that have a vector: a neighbour that was just imported does not keep anybody waiting.
+    """
     found = Exemplar.objects.filter(artifact=artifact, polarity=Polarity.SIGNAL, status=ExemplarStatus.PROMOTED)
     texts = [text for text in found.order_by("pk").values_list("text", flat=True) if text not in taken]
+    known = embed.stored(sorted({vector_key(encoder.id, text) for text in texts}))
+    texts = [text for text in texts if vector_key(encoder.id, text) in known]
     if not texts:
         return ()
-    nearness = (_centred(encoder, texts, centre) @ about.T).max(axis=1)
+    rows = np.stack([known[vector_key(encoder.id, text)] for text in texts])
+    nearness = (embedding.centre_and_normalise(rows, centre).astype(np.float64) @ about.T).max(axis=1)
     return tuple(texts[n] for n in np.argsort(-nearness, kind="stable")[:LOOK_ALIKES])
 
 

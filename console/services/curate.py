@@ -205,10 +205,14 @@ def _both_sides(rows: Sequence[Exemplar]) -> bool:
 
 
 def _known_vectors(plan: Plan, inventory: Inventory) -> dict[str, embedding.Vectors]:
-    """The vectors of every text in the plan's fit, the new ones embedded now: before any transaction."""
+    """The vectors of every text in the plan's fit, the new ones embedded now: before any transaction.
+
+    Raises StillEmbedding where an import has left more examples without a vector than a request may embed.
+    """
     texts = sorted({e.text for e in _rows(plan)})
     encoder = embed.encoder_for(inventory)
-    raw = embed.vectors(encoder, texts)
+    decided = {exemplar.text for _, exemplar in plan.touched.values()}
+    raw = embed.vectors(encoder, texts, at_once=embed.AT_ONCE, new=decided)
     return {vector_key(encoder.id, text): row for text, row in zip(texts, raw, strict=True)}
 
 

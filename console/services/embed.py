@@ -1,25 +1,41 @@
-"""Embed: texts to vectors, cached by content, and query states to their views."""
+"""Embed: texts to vectors, cached by content; query states to their views, and examples before anybody waits for them."""
 
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from itertools import islice
+from typing import Any
 
 import numpy as np
 from django.conf import settings
 from django.db import transaction
 from django.db.models import F, QuerySet
 
-from console.models import Inventory, Message, QueryState, StateView, Vector
+from console.models import Exemplar, Inventory, Message, QueryState, StateView, Vector
 from console.services.errors import Unavailable
+from console.services.revision import lock_inventory
 from sq_core import conversation as log
 from sq_core.embedding import DimensionMismatch, Encoder, EncoderUnavailable, SelfChecking, Vectors, vector_key
 from sq_core.encoders import get_encoder
 
 logger = logging.getLogger(__name__)
 PIECE = 500  # rows per transaction and keys per query: background writes must not hold SQLite's lock for long
-BATCH = 64  # states embedded between two writes
+BATCH = 64  # texts or states embedded at a time
+SLICE = 2_000  # states whose views are written together, so that tables are built again once and not with every batch
+AT_ONCE = 50  # texts that a request embeds while somebody waits: half a second with the local encoder
+
+
+class StillEmbedding(Unavailable):
+    """More texts lack a vector than one request may embed; the worker is about it."""
+
+    retry_after = 20
+
+    def __init__(self, count: int) -> None:
+        super().__init__(
+            f"{count} examples of this policy are still being embedded.",
+            hint="Nothing was written. The worker is about them; try again in a moment.",
+        )
 
 
 def named_encoder(name: str) -> Encoder:
@@ -74,20 +90,25 @@ def stored(keys: Sequence[str]) -> dict[str, Vectors]:
     return found
 
 
-def vectors(encoder: Encoder, texts: Sequence[str]) -> Vectors:
+def vectors(encoder: Encoder, texts: Sequence[str], *, at_once: int | None = None, new: Container[str] = ()) -> Vectors:
     """Unit vectors (n, d) of ``texts``, from the store where known; the rest are embedded and stored.
 
-    Calls the encoder: never inside a transaction. Raises Unavailable; nothing is stored then.
+    Calls the encoder: never inside a transaction. Raises Unavailable; nothing is stored then. With ``at_once`` raises
+    StillEmbedding where more texts than that are missing, not counting ``new`` ones, which nobody else will embed.
     """
     if not texts:
         return np.empty((0, encoder.dimension), dtype=np.float32)
     keys = [vector_key(encoder.id, text) for text in texts]
     known = stored(sorted(set(keys)))
     missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
+    if at_once is not None:
+        waiting = sum(text not in new for text in missing.values())
+        if waiting > at_once:
+            raise StillEmbedding(waiting)
     if missing:
         fresh = encode(encoder, list(missing.values()))
         known.update(zip(missing, fresh, strict=True))
-        for piece in _pieces(iter(missing), PIECE):
+        for piece in _pieces(iter(sorted(missing)), PIECE):  # in one order: two who store the same ones never deadlock
             Vector.objects.bulk_create(
                 [Vector(key=key, data=known[key].astype("<f4").tobytes()) for key in piece], ignore_conflicts=True
             )
@@ -183,18 +204,27 @@ def embed_states(
 ) -> int:
     """Embed the views of up to ``limit`` states that lack them; returns how many. Safe to run twice at once.
 
-    Raises Unavailable when the encoder is away; what was embedded before stays.
+    Raises Unavailable when the encoder is away; what was embedded before stays. Vectors are stored with every batch,
+    views a slice at a time: who is killed in between embeds nothing twice.
     """
     encoder = encoder_for(inventory)
     ids = list(pending_states(inventory).order_by("conversation_id", "user_turn").values_list("pk", flat=True)[:limit])
-    for start in range(0, len(ids), BATCH):
-        _embed_batch(inventory, encoder, ids[start : start + BATCH])
-        if progress:
-            progress(min(start + BATCH, len(ids)), len(ids))
+    views: list[StateView] = []
+    try:
+        for start in range(0, len(ids), BATCH):
+            views += _views(encoder, ids[start : start + BATCH])
+            if len(views) >= SLICE:
+                whole, views = views, []
+                _store_views(inventory, whole)
+            if progress:
+                progress(min(start + BATCH, len(ids)), len(ids))
+    finally:
+        _store_views(inventory, views)
     return len(ids)
 
 
-def _embed_batch(inventory: Inventory, encoder: Encoder, ids: list[int]) -> None:
+def _views(encoder: Encoder, ids: list[int]) -> list[StateView]:
+    """The views of the states, unsaved, their vectors stored."""
     states = list(QueryState.objects.filter(pk__in=ids))
     messages: dict[int, list[log.Message]] = {}
     for row in Message.objects.filter(conversation_id__in={s.conversation_id for s in states}).order_by("index"):
@@ -202,7 +232,7 @@ def _embed_batch(inventory: Inventory, encoder: Encoder, ids: list[int]) -> None
     prefixes = [log.render(messages[s.conversation_id][: s.message_index + 1]) for s in states]
     turns = [messages[s.conversation_id][s.message_index].content for s in states]
     vectors(encoder, [*prefixes, *turns])
-    rows = [
+    return [
         StateView(
             state=state,
             encoder_id=encoder.id,
@@ -213,7 +243,62 @@ def _embed_batch(inventory: Inventory, encoder: Encoder, ids: list[int]) -> None
         )
         for state, prefix, turn, cut in zip(states, prefixes, turns, encoder.overflows(prefixes), strict=True)
     ]
-    with transaction.atomic():
-        StateView.objects.bulk_create(rows, ignore_conflicts=True)
-        Inventory.objects.filter(pk=inventory.pk).update(log_revision=F("log_revision") + 1)
+
+
+def _store_views(inventory: Inventory, views: Sequence[StateView]) -> None:
+    """Rows and the number that stands in every table's key move in one transaction: nobody keeps a stale table under it."""
+    for start in range(0, len(views), PIECE):
+        with transaction.atomic():
+            lock_inventory(inventory)
+            StateView.objects.bulk_create(views[start : start + PIECE], ignore_conflicts=True)
+            Inventory.objects.filter(pk=inventory.pk).update(log_revision=F("log_revision") + 1)
     inventory.refresh_from_db(fields=["log_revision"])
+
+
+# -------------------------------------------------------------------------------------------------------------- examples
+_whole: dict[int, tuple[Any, ...]] = {}  # inventory -> encoder and revisions at which every example had its vector
+
+
+def pending_examples(inventory: Inventory) -> list[str]:
+    """The texts of examples in use that have no vector yet under the inventory's encoder."""
+    fields = ("encoder_id", "release", "exemplar_revision")
+    stamp = Inventory.objects.values_list(*fields).get(pk=inventory.pk)
+    if _whole.get(inventory.pk) == stamp:
+        return []
+    rows = Exemplar.objects.promoted().filter(artifact__inventory=inventory).values_list("text", flat=True)
+    keys = {vector_key(inventory.encoder_id, text): text for text in rows.iterator(chunk_size=PIECE)}
+    for piece in _pieces(iter(sorted(keys)), PIECE):
+        for key in Vector.objects.filter(key__in=piece).values_list("key", flat=True):
+            del keys[key]
+    if not keys:
+        _whole[inventory.pk] = stamp
+    return list(keys.values())
+
+
+def is_pending(inventory: Inventory) -> bool:
+    """Whether anything of the inventory waits for its vectors."""
+    return pending_states(inventory).exists() or bool(pending_examples(inventory))
+
+
+def embed_pending(inventory: Inventory, *, limit: int) -> int:
+    """Up to ``limit`` texts' and states' vectors, the examples first: decisions wait for them. Raises Unavailable."""
+    examples = embed_examples(inventory, limit=limit)
+    return examples + (embed_states(inventory, limit=limit - examples) if examples < limit else 0)
+
+
+def embed_examples(
+    inventory: Inventory, *, limit: int | None = None, progress: Callable[[int, int], None] | None = None
+) -> int:
+    """Embed up to ``limit`` examples in use that lack a vector, so that no decision waits for them; returns how many.
+
+    Raises Unavailable when the encoder is away; what was embedded before stays.
+    """
+    texts = pending_examples(inventory)[:limit]
+    if not texts:
+        return 0
+    encoder = encoder_for(inventory)
+    for start in range(0, len(texts), BATCH):
+        vectors(encoder, texts[start : start + BATCH])
+        if progress:
+            progress(min(start + BATCH, len(texts)), len(texts))
+    return len(texts)

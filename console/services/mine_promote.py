@@ -1,14 +1,15 @@
 """What a mining run promotes by itself: into a draft release only, one version per artifact, and never a mix of sources."""
 
 from collections import Counter
+from contextlib import suppress
 from typing import Any
 
 from console.models import Artifact, Exemplar, ExemplarStatus, FitSet, GoLive, Inventory, Polarity, Run, Source
-from console.services import curate, fit
+from console.services import curate, embed, fit
 from console.services.actor import SYSTEM
 from console.services.artifacts import current_setting
 from console.services.candidates_rank import Candidate, ground_of, ranked
-from console.services.errors import ServiceError
+from console.services.errors import ServiceError, Unavailable
 from console.services.impact import Impact
 from console.services.plan import Step
 
@@ -27,6 +28,8 @@ def promote(run: Run) -> Json:
     inventory = fit.fresh_inventory(run.inventory_id)
     if inventory.go_live != GoLive.AFTER_REVIEW:
         return {"promoted": 0, "left_n": 0, "note": "Releases go live at once now, so nothing was promoted."}
+    with suppress(Unavailable):  # said of each policy that has to wait for it
+        embed.embed_examples(inventory)
     waiting = list(
         Exemplar.objects.filter(run=run, status=ExemplarStatus.CANDIDATE).select_related("origin__conversation")
     )
