@@ -5,7 +5,8 @@ Each cache key holds the revision numbers that every write to its material bumps
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
 
@@ -58,16 +59,22 @@ class Cache:
             if key in self._rows:
                 self._rows.move_to_end(key)
                 return cast("T", self._rows[key])
-        if transaction.get_connection().in_atomic_block:
-            return self._keep(key, build())
-        with self._lock:
-            builder = self._builders.setdefault(key, threading.RLock())
-        with builder:
+        with self._building(key):
             with self._lock:
                 if key in self._rows:
                     return cast("T", self._rows[key])
+            return self._keep(key, build())
+
+    @contextmanager
+    def _building(self, key: Hashable) -> Iterator[None]:
+        if transaction.get_connection().in_atomic_block:
+            yield
+            return
+        with self._lock:
+            builder = self._builders.setdefault(key, threading.RLock())
+        with builder:
             try:
-                return self._keep(key, build())
+                yield
             finally:
                 with self._lock:
                     self._builders.pop(key, None)
@@ -83,16 +90,11 @@ class Cache:
         return value
 
     def renew(self, key: Hashable, build: Callable[[T | None], T]) -> T:
-        """The value that ``build`` makes of the one held under the key (None where there is none), held in its place."""
-        with self._lock:
-            held = cast("T | None", self._rows.get(key))
-        value = build(held)
-        if value is held:
-            return self.get(key, lambda: value)
-        with self._lock:
-            if key in self._rows:
-                self._bytes -= self._bytes_of(self._rows.pop(key))
-        return self.get(key, lambda: value)
+        """What ``build`` makes of the value held under the key (None where there is none), held in its place."""
+        with self._building(key):
+            with self._lock:
+                held = cast("T | None", self._rows.get(key))
+            return self._keep(key, build(held))
 
     def clear(self) -> None:
         with self._lock:
