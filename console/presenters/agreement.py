@@ -106,15 +106,30 @@ def card(comparison: Comparison, link: Callable[[str], str], cell: str) -> Card:
         cells = []
         for j, second in enumerate(result.levels):
             name = f"{comparison.name}:{first}:{second}"
-            label = _("%(n)s: %(first)s %(a)s, %(second)s %(b)s") % {
-                "n": result.table[i][j], "first": words.first, "a": firsts[i], "second": words.second, "b": seconds[j],
-            }  # fmt: skip
+            label = f"{result.table[i][j]}: {cell_title(comparison, first, second)}"
             cells.append(Cell(result.table[i][j], link(name), i == j, name == cell, label))
         rows.append((firsts[i], cells))
     return Card(
         comparison.name, words, result.n, result.percent, result.kappa if comparison.audit else None,
-        result.low, result.high, note(comparison), seconds, rows,
+        None if _constant(comparison) else result.low, result.high, note(comparison), seconds, rows,
     )  # fmt: skip
+
+
+def _constant(comparison: Comparison) -> bool:
+    """Whether one side has only ever given one answer: resampling says nothing then."""
+    table = comparison.result.table
+    used = [sum(map(bool, map(sum, rows))) for rows in (table, list(zip(*table, strict=True)))]
+    return 1 in used
+
+
+def cell_title(comparison: Comparison, first: int, second: int) -> str:
+    """ "AI reviewer: needed, people: not needed"."""
+    words, scores = WORDS[comparison.name], len(comparison.result.levels) > 2
+    title = _("%(first)s: %(a)s, %(second)s: %(b)s") % {
+        "first": words.first, "a": _head(words.first, first, scores=scores),
+        "second": words.second, "b": _head(words.second, second, scores=scores),
+    }  # fmt: skip
+    return title[:1].upper() + title[1:]
 
 
 def note(comparison: Comparison) -> str:
@@ -126,6 +141,10 @@ def note(comparison: Comparison) -> str:
         return _("No κ: these turns were picked.")
     if result.kappa is None:
         return _("κ has no value: both always say the same one thing.")
+    if _constant(comparison):
+        return _("One of them always says the same: κ is 0 whatever the other says.")
+    if result.low is None and result.clusters >= ENOUGH:
+        return _("No interval: too few of one answer.")
     if result.low is None:
         n = result.clusters
         return ngettext(

@@ -93,7 +93,15 @@ def lines(reading: Reading) -> list[Line]:
 def choices(inventory: Inventory) -> list[dict[str, Any]]:
     """The kinds with what each would find now."""
     found = review_build.kinds_found(inventory)
-    return [{"kind": name, "words": KINDS[name], "n": found.get(name, 0)} for name in KINDS]
+    return [
+        {
+            "kind": name,
+            "words": KINDS[name],
+            "n": found.get(name, 0),
+            "pairs": ngettext("%(n)s pair", "%(n)s pairs", found.get(name, 0)) % {"n": f"{found.get(name, 0):,}"},
+        }
+        for name in KINDS
+    ]
 
 
 def settings(queue: ReviewQueue) -> list[tuple[str, str]]:

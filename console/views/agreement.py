@@ -95,8 +95,8 @@ def _listed(comparisons: list[Comparison], cell: str) -> dict[str, Any] | None:
     first, second = int(parts[1]), int(parts[2])
     pairs = comparison.cell(first, second)
     n = sum((p.first, p.second) == (first, second) for p in comparison.pairs)
-    words = shown.WORDS[comparison.name]
-    return {"pairs": pairs[:LISTED], "n": n, "hidden": n - len(pairs), "words": words, "more": len(pairs) - LISTED}
+    title = shown.cell_title(comparison, first, second)
+    return {"pairs": pairs[:LISTED], "n": n, "hidden": n - len(pairs), "title": title, "more": len(pairs) - LISTED}
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

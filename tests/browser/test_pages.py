@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from console.models import Change
-from console.services import artifacts, curate, inventories, run_work, runs
+from console.models import Change, ReviewQueue
+from console.services import artifacts, curate, inventories, review_items, review_queues, run_work, runs
 from console.services.actor import person
 from console.services.plan import Step
+from console.services.review_build import Asked
 from tests.browser.conftest import Sample
 from tests.conftest import ROOT
 
@@ -27,6 +28,7 @@ def addresses(sample: Sample) -> list[tuple[str, str, str]]:
     change = Change.objects.filter(artifact__key=KEY).latest("pk")
     moved = Change.objects.filter(object_type="operating_point").latest("pk")
     number = sample.inventory.release
+    clear, near, audit = ReviewQueue.objects.order_by("pk")
     return [
         ("sign-in", "", "/sign-in/"),
         ("home", "publisher", f"{home}/"),
@@ -50,6 +52,16 @@ def addresses(sample: Sample) -> list[tuple[str, str, str]]:
         ("why", "publisher", f"{talk}/turns/0/why/{KEY}/"),
         ("why-selected", "viewer", f"{talk}/turns/0/why/cancel-flight/"),
         ("playground", "publisher", f"{home}/playground/"),
+        ("review", "publisher", f"{home}/review/"),
+        ("review-new", "publisher", f"{home}/review/new/?kind=audit"),
+        ("review-queue", "publisher", f"{home}/review/{audit.public_id}/"),
+        ("review-clear", "viewer", f"{home}/review/{clear.public_id}/"),
+        ("review-item", "publisher", f"{home}/review/{audit.public_id}/items/{audit.items.get(position=9).public_id}/"),
+        ("review-open", "publisher", f"{home}/review/{near.public_id}/items/{near.items.get(position=0).public_id}/"),
+        ("review-mine", "publisher", f"{home}/review/mine/"),
+        ("agreement", "viewer", f"{home}/agreement/?cell=judge-people:1:0"),
+        ("agreement-scores", "publisher", f"{home}/agreement/?show=scores"),
+        ("agreement-decide", "publisher", f"{home}/agreement/decide/"),
         ("releases", "publisher", f"{home}/releases/"),
         ("release-diff", "publisher", f"{home}/releases/{number - 4}...{number}/"),
         ("release-rollback", "publisher", f"{home}/releases/{number - 1}/rollback/"),
@@ -76,6 +88,27 @@ def lived_in(sample: Sample) -> None:
     sample.inventory.refresh_from_db()
     run = runs.create_run(sample.inventory, "mine", by=by, scope={"artifacts": [KEY]})
     run_work.work(run.pk)
+    reviewed(sample)
+
+
+def reviewed(sample: Sample) -> None:
+    """A queue that is clear, one to answer, an audit sample with nine answers of which three differ from the AI reviewer."""
+    publisher = person(sample.by_role["publisher"])
+    made = [
+        review_queues.create_queue(sample.inventory, asked, by=publisher, name=name)
+        for name, asked in (
+            ("Misses in March", Asked("misses", size=1)),
+            ("By a hair", Asked("near", size=20)),
+            ("Audit of the spring log", Asked("audit", size=40)),
+        )
+    ]
+    for queue, answers in ((made[0], 1), (made[2], 9)):
+        for item in queue.items.order_by("position")[:answers]:
+            needed = (item.why["score"] == 5) != (item.position in {2, 4, 6})
+            found = review_items.get_item(sample.inventory, queue.public_id, item.public_id)
+            review_items.answer(found, "yes" if needed else "no", by=publisher, note="as the text says" * needed)
+    flagged = review_items.get_item(sample.inventory, made[2].public_id, made[2].items.get(position=20).public_id)
+    review_items.flag(flagged, "the log is cut off here", by=publisher)
 
 
 def settle(page: Page) -> None:
