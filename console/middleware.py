@@ -1,13 +1,15 @@
 """Request ids, limits of uploads, the user's time zone, and caching that knows of htmx."""
 
+import contextlib
 import re
+import time
 import uuid
 import zoneinfo
 from collections.abc import Callable
 
 from django.conf import settings
 from django.core.files.uploadhandler import FileUploadHandler, SkipFile
-from django.http import HttpRequest, HttpResponse, QueryDict
+from django.http import HttpRequest, HttpResponse, QueryDict, RawPostDataException
 from django.utils import timezone
 from django.utils.cache import patch_vary_headers
 
@@ -28,6 +30,27 @@ class RequestIdMiddleware:
         request.request_id = given if _GIVEN.match(given) else uuid.uuid4().hex  # type: ignore[attr-defined]
         response = self.get_response(request)
         response["X-Request-Id"] = request.request_id  # type: ignore[attr-defined]
+        return response
+
+
+class WholeRequestMiddleware:
+    """Who sends too much reads why: most clients look for an answer only when all is sent, and see a broken pipe otherwise.
+
+    Up to a size and a time the rest is therefore read, and thrown away, before 413 is answered.
+    """
+
+    MOST, SECONDS = 64 * 2**20, 10.0
+
+    def __init__(self, get_response: GetResponse) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        response = self.get_response(request)
+        if response.status_code == 413:
+            left, until = self.MOST, time.monotonic() + self.SECONDS
+            with contextlib.suppress(OSError, RawPostDataException, ValueError):  # gone, or read by somebody else
+                while left > 0 and time.monotonic() < until and (piece := request.read(2**16)):
+                    left -= len(piece)
         return response
 
 

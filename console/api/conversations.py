@@ -16,7 +16,7 @@ from console.api.routes import Family
 from console.api.schemas import PAGE, After, Inv, Limit, Page, ReleaseName, SearchText
 from console.api.shapes import release_of
 from console.models import Conversation, Inventory, Message, QueryState, Role
-from console.services import why
+from console.services import conversations, why
 from console.services.artifacts import get_artifact
 from console.services.errors import Invalid, NotFound
 from console.services.ingest import Report
@@ -59,18 +59,9 @@ def report_json(report: Report) -> dict[str, Any]:
 
 
 # ----------------------------------------------------------------------------------------------------------------- finding
-def conversation_of(inventory: Inventory, name: str) -> Conversation:
-    """By external id, or by public id. Raises NotFound."""
-    rows = Conversation.objects.filter(inventory=inventory)
-    found = rows.filter(external_id=name).first() or rows.filter(public_id=name).first()
-    if found is None:
-        raise NotFound(f"{inventory.slug} has no conversation {name[:80]!r}.", field="conversation")
-    return found
-
-
 def state_of(inventory: Inventory, name: str, user_turn: int) -> QueryState:
     """The query state of a conversation's user turn. Raises NotFound."""
-    conversation = conversation_of(inventory, name)
+    conversation = conversations.get_conversation(inventory, name)
     found = QueryState.objects.filter(conversation=conversation, user_turn=user_turn).first()
     if found is None:
         raise NotFound(
@@ -149,10 +140,40 @@ def aware(field: str, moment: datetime | None) -> datetime | None:
     return moment
 
 
-@router.route("GET", "/conversations/{conversation}", "get_conversation", Role.VIEWER, ConversationWhole)
+@router.route(
+    "GET",
+    "/conversations/{path:conversation}/turns/{int:n}/why/{key}",
+    "explain_turn",
+    Role.VIEWER,
+    WhyAnswer,
+    also={503},
+)
+def explain(
+    request: ApiRequest,
+    inv: Inv,
+    conversation: str,
+    n: TurnPath,
+    key: str,
+    release: ReleaseName | None = None,
+    as_of: datetime | None = None,
+) -> Any:
+    """Everything behind one outcome: margin, cut-off, views, exact terms per exemplar, what judges and people said."""
+    found = why.explain(
+        request.inventory,
+        conversations.get_conversation(request.inventory, conversation),
+        n,
+        get_artifact(request.inventory, key),
+        release=None if release is None else release_of(release),
+        as_of=aware("as_of", as_of),
+    )
+    return found.to_json()
+
+
+# Behind explain_turn: an id may hold slashes, and this address takes all that is left.
+@router.route("GET", "/conversations/{path:conversation}", "get_conversation", Role.VIEWER, ConversationWhole)
 def get_conversation(request: ApiRequest, inv: Inv, conversation: str) -> Any:
-    """By its own id or its public id, with every message; a user turn carries its number and prefix digest."""
-    row = conversation_of(request.inventory, conversation)
+    """By its public id or its own, slashes and all, with every message; a user turn carries its number and prefix digest."""
+    row = conversations.get_conversation(request.inventory, conversation)
     states = {state.message_index: state for state in row.states.all()}
     messages = []
     for message in row.messages.all():
@@ -172,27 +193,3 @@ def get_conversation(request: ApiRequest, inv: Inv, conversation: str) -> Any:
             }
         )
     return {**_facts(row), "metadata": row.metadata, "messages": messages}
-
-
-@router.route(
-    "GET", "/conversations/{conversation}/turns/{int:n}/why/{key}", "explain_turn", Role.VIEWER, WhyAnswer, also={503}
-)
-def explain(
-    request: ApiRequest,
-    inv: Inv,
-    conversation: str,
-    n: TurnPath,
-    key: str,
-    release: ReleaseName | None = None,
-    as_of: datetime | None = None,
-) -> Any:
-    """Everything behind one outcome: margin, cut-off, views, exact terms per exemplar, what judges and people said."""
-    found = why.explain(
-        request.inventory,
-        conversation_of(request.inventory, conversation),
-        n,
-        get_artifact(request.inventory, key),
-        release=None if release is None else release_of(release),
-        as_of=aware("as_of", as_of),
-    )
-    return found.to_json()

@@ -6,12 +6,13 @@ from pydantic import Field
 
 from console.api.answers import JudgementAnswer, ReportAnswer
 from console.api.auth import ApiRequest
-from console.api.conversations import conversation_of, lines_body, report_json
+from console.api.conversations import lines_body, report_json
 from console.api.idempotency import idempotent
 from console.api.pagination import page
 from console.api.routes import Family
 from console.api.schemas import PAGE, After, ExternalId, Inv, Key, Limit, Page, SearchText, Turn
 from console.models import Judgement, Role
+from console.services.conversations import get_conversation
 from console.services.ingest_judgements import import_judgements
 from sq_core.readers import read_judgements
 
@@ -69,7 +70,7 @@ def list_judgements(
         "state__conversation", "artifact_text__artifact", "judge"
     )
     if conversation is not None:
-        rows = rows.filter(state__conversation=conversation_of(request.inventory, conversation))
+        rows = rows.filter(state__conversation=get_conversation(request.inventory, conversation))
     given = {
         "state__user_turn": user_turn, "artifact_text__artifact__key": artifact, "judge__name": judge,
         "judge__kind": kind, "score": score,

@@ -355,7 +355,7 @@ class Talk:
 
 
 def get_conversation(inventory: Inventory, name: str) -> Conversation:
-    """By its public id, or else by its own. Raises NotFound."""
+    """By its public id, or else by its own: nobody can take another conversation's address by its name. Raises NotFound."""
     live = Discovery.objects.filter(state__conversation=OuterRef("pk"), origin=Origin.LIVE)
     rows = (
         Conversation.objects.filter(Q(public_id=name) | Q(external_id=name), inventory=inventory)
@@ -364,7 +364,7 @@ def get_conversation(inventory: Inventory, name: str) -> Conversation:
     )
     found = rows.first()
     if found is None:
-        raise NotFound(f"There is no conversation {name!r} in {inventory.slug}.", field="conversation")
+        raise NotFound(f"There is no conversation {name[:80]!r} in {inventory.slug}.", field="conversation")
     return found
 
 

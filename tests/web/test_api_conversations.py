@@ -2,6 +2,7 @@
 
 import json
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from pytest_django import DjangoCaptureOnCommitCallbacks
@@ -119,6 +120,28 @@ def test_a_conversation_with_its_turns(author: Api) -> None:
     assert row["messages"][2]["tool_calls"] == [{"id": "c1", "name": "find", "arguments": '{"code":"X"}'}]
     assert row["messages"][1]["at"] == "2026-03-02T16:04:11Z"
     assert author("GET", "/conversations/nobody").status == 404
+
+
+@pytest.mark.parametrize(
+    "name", ["a/b", "2026/03/talk 1", "https://crm.example/c/7", "x/turns/0/why", "/a//b/", "..", "."]
+)
+def test_an_id_with_slashes_is_read_by_itself(author: Api, name: str) -> None:
+    said = [{"role": "user", "content": "cancel my order please"}]
+    author("POST", "/conversations", lines({"id": name, "messages": said}))
+    for written in {name, quote(name, safe="")}:
+        assert author("GET", f"/conversations/{written}").json["id"] == name
+        assert author("GET", f"/conversations/{written}/turns/0/why/cancel-order").json["conversation"] == name
+
+
+def test_page_and_call_find_the_same_conversation_by_a_name_that_two_have(
+    world: make.World, author: Api, signed_in: Any
+) -> None:
+    victim = world.talks["talk-1"]
+    said = [{"role": "user", "content": "not the one"}]
+    author("POST", "/conversations", lines({"id": victim.public_id, "messages": said}))
+    assert author("GET", f"/conversations/{victim.public_id}").json["id"] == "talk-1"
+    page = signed_in(world.viewer).get(f"/i/tiny/conversations/{victim.public_id}/").content.decode()
+    assert "not the one" not in page
 
 
 # ------------------------------------------------------------------------------------------------------------------- why

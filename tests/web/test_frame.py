@@ -1,6 +1,7 @@
 """What surrounds every page: navigation, header, words, bars, failures, the files the browser loads."""
 
 import hashlib
+import io
 import re
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,11 @@ from django.conf import LazySettings
 from django.http import HttpResponse
 from django.template import Context, Template
 from django.test import Client, RequestFactory
+from django.test.client import ClientHandler
 from plotly.offline import get_plotlyjs_version
 
 from console import permissions
+from console.middleware import WholeRequestMiddleware
 from console.models import Role
 from console.presenters import labels
 from console.services.errors import Conflict, Invalid, NotFound, Unavailable
@@ -120,6 +123,29 @@ def test_a_form_that_is_too_large_says_how_much_is_taken(client: Client, setting
     assert "larger than 12 MB" in response.content.decode()
     many = "&".join(f"f{n}=x" for n in range(settings.DATA_UPLOAD_MAX_NUMBER_FIELDS + 1))
     assert client.generic("POST", "/sign-in/", many, content_type=sent).status_code == 400
+
+
+class Sent(io.BytesIO):
+    """A body that knows whether all of it was taken."""
+
+    @property
+    def left(self) -> int:
+        return len(self.getbuffer()) - self.tell()
+
+
+@pytest.mark.parametrize("path", ["/api/v1/inventories/x/discover", "/api/v1/inventories/x/conversations", "/sign-in/"])
+def test_too_large_a_body_is_read_to_its_end_before_that_is_said(rf: RequestFactory, path: str) -> None:
+    """A client that is still sending would see a broken pipe in place of the answer."""
+    sent = Sent(b"a" * (13 * 2**20))
+    kind = "application/x-www-form-urlencoded" if path == "/sign-in/" else "application/json"
+    environ = {**rf.generic("POST", path).environ, "CONTENT_TYPE": kind}
+    handler = ClientHandler(enforce_csrf_checks=False)
+    response = handler({**environ, "wsgi.input": sent, "CONTENT_LENGTH": str(len(sent.getbuffer()))})
+    assert response.status_code == 413
+    assert sent.left == 0
+    endless = Sent(b"a" * (WholeRequestMiddleware.MOST + 2**20))
+    handler({**environ, "wsgi.input": endless, "CONTENT_LENGTH": str(len(endless.getbuffer()))})
+    assert endless.left == 2**20
 
 
 def test_a_host_name_that_is_not_ours_is_answered_in_the_words_of_page_and_api(client: Client) -> None:
