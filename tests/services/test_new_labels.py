@@ -40,8 +40,9 @@ def same(a: dict[int, table.Labels], b: dict[int, table.Labels]) -> bool:
 
 
 @pytest.fixture
-def rows_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many judgements each reading has gone through."""
+def rows_read(world: World, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many judgements each reading has gone through, from nothing held."""
+    table._labels.clear()
     real, counts = table._read_labels, []
 
     def told(inventory: Inventory, states: table.StateTable, texts: dict[int, int], held: Any) -> Any:
@@ -108,7 +109,7 @@ def test_a_row_that_came_in_late_among_those_read_is_not_missed(world: World) ->
     kept = {f.attname: getattr(early, f.attname) for f in Judgement._meta.concrete_fields}
     early.delete()
     position = states_of(world).positions[early.state_id]
-    assert labels(world)[world.cancel.pk].score[position] == 0
+    assert afresh(world)[world.cancel.pk].score[position] == 0
     Judgement.objects.create(**kept)
     Inventory.objects.filter(pk=world.inventory.pk).update(label_revision=1_000)
     assert labels(world)[world.cancel.pk].score[position] == 5
