@@ -16,6 +16,7 @@ from console.views import (
     frame,
     health,
     home,
+    judge_versions,
     labels,
     model_settings,
     playground,
@@ -83,6 +84,7 @@ inventory: list[URLPattern | URLResolver] = [
     # -- runs, schedules, costs, models
     path("runs/", runs.run_list, name="runs"),
     path("runs/new/", runs.run_new, name="run-new"),
+    path("runs/judges/", judge_versions.judge_versions_page, name="run-judges"),
     path("runs/plan/", run_plan.run_plan, name="run-plan"),
     path("runs/<slug:run>/", runs.run_page, name="run"),
     path("runs/<slug:run>/items/", runs.run_items, name="run-items"),
