@@ -1,7 +1,7 @@
-"""Causal traces: `TRACES_DATA=… python -m bench.traces [PLAN.toml] [--to DIR] [--fit]`, or BENCH_DATA with a folder `traces`.
+"""Evidence plans: `TRACES_DATA=… python -m bench.traces [PLAN.toml] [--to DIR] [--fit]`, or BENCH_DATA with a folder `traces`.
 
-Runs an evidence plan (by default `bench/traces_airline.toml`) and prints what docs/traces.md quotes; `--to` writes the
-bundle; `--fit` measures one adapter fit instead. Without the traces nothing is measured and one line says so.
+Prints what docs/traces.md quotes, by default of `bench/traces_airline.toml`; `bench/traces_sq.toml` runs on each judged set
+of BENCH_DATA. `--to` writes the bundle; `--fit` measures one adapter fit instead. Without data one line says so.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("MKL_NUM_THREADS", "1")
 
 import argparse
+import hashlib
 import resource
 import time
 from collections.abc import Iterator, MutableMapping
@@ -23,6 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bench import sets
 from sq_core.causal.stability import check_causality
 from sq_core.encoders import get_encoder
 from sq_core.evidence.bundle import Bundle, export_evidence
@@ -31,6 +33,8 @@ from sq_core.evidence.fitting import AdapterConfig, fit_state_adapter
 from sq_core.evidence.plan import EvidencePlan, read_plan
 from sq_core.evidence.run import run_evidence
 from sq_core.evidence.sources import read_file, read_sources
+from sq_core.evidence.sq import SqInputs, run_sq_evidence
+from sq_core.ranking.contrastive import ContrastiveBatch, fit_adapter
 
 PLAN = Path(__file__).resolve().parent / "traces_airline.toml"
 CACHE = Path(__file__).resolve().parent.parent / "var" / "bench_vectors" / "traces.npz"
@@ -98,11 +102,14 @@ def main() -> None:
     parser.add_argument("--to", type=Path)
     parser.add_argument("--fit", action="store_true")
     options = parser.parse_args()
+    plan = read_plan(options.plan)
+    if plan.system == "sq":
+        signals_and_queries(plan, options.to)
+        return
     folder = data_folder()
     if folder is None:
         print("traces: skipped (neither TRACES_DATA nor BENCH_DATA names a folder of traces)")
         return
-    plan = read_plan(options.plan)
     cache = FileCache(CACHE)
     if options.fit:
         fit(plan, folder, cache)
@@ -116,9 +123,34 @@ def main() -> None:
     cache.save()
     show(bundle, plan)
     print(f"\n{time.perf_counter() - began:.0f} s, bundle {bundle.digest[:16]}, encoder {bundle.inputs['encoder']}")
-    if options.to:
-        for path in export_evidence(bundle, options.to, written_at=datetime.now(UTC)):
+    write(bundle, options.to)
+
+
+def write(bundle: Bundle, folder: Path | None) -> None:
+    """The bundle's files, when a folder is given."""
+    if folder is not None:
+        for path in export_evidence(bundle, folder, written_at=datetime.now(UTC)):
             print(path.name, path.stat().st_size)
+
+
+def signals_and_queries(plan: EvidencePlan, to: Path | None) -> None:
+    """A plan of S&Q on every judged set with generated exemplars below BENCH_DATA."""
+    found = [folder for folder in sets.folders() if (folder / "exemplars_generated.jsonl").exists()]
+    if not found:
+        print("S&Q evidence: skipped (BENCH_DATA names no judged set with generated exemplars)")
+    for folder in found:
+        encoder = get_encoder(plan.encoder)
+        digests = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.glob("*.jsonl"))}
+        inputs = SqInputs(sets.load(folder, encoder), encoder.id, digests)
+        bundle = run_sq_evidence(plan, inputs, progress=_say)
+        print(f"\n{folder.name}: {len(set(inputs.data.scenario))} scenarios, {len(inputs.data.scenario)} states")
+        print(f"{'method':18s} {'world':24s} coverage  P@R90  AUPRC")
+        for card in bundle.scorecards:
+            shown = ["  -  " if card[name] is None else f"{card[name]:.3f}" for name in ("precision_at_r90", "auprc")]
+            print(f"{card['method']:18s} {card['world']:24s} {card['coverage']:.3f}     {'  '.join(shown)}")
+        show_verdicts(bundle)
+        print(f"\nbundle {bundle.digest[:16]}, encoder {bundle.inputs['encoder']}")
+        write(bundle, None if to is None else to / folder.name)
 
 
 def _say(message: str) -> None:
@@ -139,6 +171,11 @@ def show(bundle: Bundle, plan: EvidencePlan) -> None:
           f"{bundle.scorecards[0]['groups']} groups ({plan.rows.group_by})")  # fmt: skip
     for record in bundle.comparisons:
         print(comparison_of(record))
+    show_verdicts(bundle)
+
+
+def show_verdicts(bundle: Bundle) -> None:
+    """Every check's outcome, then every claim's verdict with its reason."""
     for check in bundle.checks:
         print(f"\n[{check['outcome']}] {check['id']} ({check['kind']}): {check['detail']}")
     for claim in bundle.claims:
@@ -159,8 +196,24 @@ def fit(plan: EvidencePlan, folder: Path, cache: FileCache) -> None:
         print(f"{record['rows']} rows x {record['candidates']} candidates, {record['iterations']} iterations: "
               f"{time.perf_counter() - began:.1f} s, loss {record['loss']:.4f}")  # fmt: skip
     same = all((a == b).all() for a, b in ((made[0].w1, made[1].w1), (made[0].w2, made[1].w2)))
+    rows, candidates, began = 1800, 386, time.perf_counter()
+    fit_adapter(random_batch(rows, candidates), max_iter=60)
+    print(f"random, {rows} rows x {candidates} candidates, all columns: {time.perf_counter() - began:.1f} s")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(f"equal bytes: {same}; peak memory of the process {peak:.0f} MiB")
+
+
+def random_batch(rows: int, candidates: int, d: int = 384) -> ContrastiveBatch:
+    """Unit vectors without meaning, in the shape that the budget names."""
+    rng = np.random.default_rng(0)
+
+    def unit(n: int) -> NDArray[np.float64]:
+        raw = rng.normal(size=(n, d))
+        return np.asarray(raw / np.linalg.norm(raw, axis=1, keepdims=True))
+
+    positives = np.zeros((rows, candidates), dtype=bool)
+    positives[np.arange(rows), rng.integers(0, candidates, rows)] = True
+    return ContrastiveBatch(unit(rows), unit(rows), np.ones(rows, dtype=bool), unit(candidates), positives)
 
 
 if __name__ == "__main__":

@@ -92,16 +92,8 @@ def load_bundle(folder: Path) -> Bundle:
 
 
 def _json(value: Any) -> bytes:
-    text = json.dumps(value, ensure_ascii=False, sort_keys=True, indent=1, allow_nan=False, default=_plain)
+    text = json.dumps(value, ensure_ascii=False, sort_keys=True, indent=1, allow_nan=False)
     return (text + "\n").encode("utf-8", "surrogatepass")
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, frozenset | set):
-        return sorted(value)
-    if isinstance(value, Mapping):
-        return dict(value)
-    raise TypeError(f"{type(value).__name__} is not written to a bundle")
 
 
 def _csv(table: Table) -> bytes:

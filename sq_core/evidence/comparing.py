@@ -34,7 +34,7 @@ class Comparison:
 
     def __str__(self) -> str:
         spans = " and ".join(
-            f"[{each.low:+.3f}, {each.high:+.3f}] by {unit} ({each.note})"
+            f"[{each.low:+.3f}, {each.high:+.3f}] by {unit} ({_note(each)})"
             for unit, each in (("session", self.by_session), ("task", self.by_group))
         )
         return (
@@ -45,6 +45,11 @@ class Comparison:
     def record(self) -> dict[str, Any]:
         """The comparison as JSON, both intervals always together."""
         return asdict(self)
+
+
+def _note(found: Difference) -> str:
+    """Groups and p to four places: with 2,000 sign flips no p is below .0005."""
+    return found.note if found.p is None else f"{found.clusters} groups, p = {found.p:.4f}"
 
 
 def compare(

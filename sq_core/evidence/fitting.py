@@ -13,8 +13,8 @@ from sq_core.causal.targets import describe_mode
 from sq_core.causal.vectors import Cache
 from sq_core.conversation import Conversation
 from sq_core.embedding import Encoder
-from sq_core.evidence.controls import donors_within
 from sq_core.evidence.inputs import RowSettings, prepare, rows_digest, trace_set
+from sq_core.evidence.measuring import donors_for
 from sq_core.evidence.plan import PlanError, rank_settings, row_settings
 from sq_core.evidence.splits import group_split
 from sq_core.ranking.methods import ADAPTERS, Fold, Parts, RankSettings
@@ -77,9 +77,7 @@ def fit_state_adapter(
         parts = Parts(np.arange(len(given.rows), dtype=np.int64), none, none)
     else:
         parts = group_split(given.rows, fractions=config.fractions, seed=seed)
-    donors = np.arange(len(given.rows), dtype=np.int64)
-    if config.method == "shuffled_state":
-        donors = donors_within(given.rows, parts, seed)
+    donors = donors_for((config.method,), data, parts, seed)
     fold = Fold(data, parts, replace(config.settings, seed=seed), donors=donors)
     adapter = fold.adapter(config.method)
     record = {

@@ -122,6 +122,16 @@ class Measured:
         return found
 
 
+def donors_for(methods: Sequence[str], data: RankingData, parts: Parts, seed: int) -> Ints:
+    """Whose history each row is given (N,); its own where no method shuffles.
+
+    Raises ControlError where ``shuffled_state`` is measured and a part has one group alone.
+    """
+    if "shuffled_state" in methods:
+        return donors_within(data.rows, parts, seed)
+    return np.arange(len(data.rows), dtype=np.int64)
+
+
 def measure(
     data: RankingData,
     parts: Sequence[Parts],
@@ -140,7 +150,7 @@ def measure(
     ranks = {(method, world): np.full(len(data.rows), np.nan) for method in methods for world in WORLDS}
     folds = []
     for number, each in enumerate(parts):
-        fold = Fold(data, each, settings, donors=donors_within(data.rows, each, seed))
+        fold = Fold(data, each, settings, donors=donors_for(methods, data, each, seed))
         fold_of[each.test] = number
         for method in methods:
             for world in WORLDS:

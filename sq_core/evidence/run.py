@@ -29,7 +29,8 @@ from sq_core.evidence.rewriting import FREE, Rewriter
 from sq_core.evidence.splits import group_folds
 from sq_core.ranking.methods import RankingData
 
-FEWEST_GROUPS = 3
+# Groups a fold needs: two, so that a shuffled history has another group to come from.
+GROUPS_PER_FOLD = 2
 
 
 def run_evidence(
@@ -79,7 +80,7 @@ def run_evidence(
             apart, _ = prepare(
                 sets[each.name], encoder, cache=shared, rewriters=chosen, response_chars=plan.settings.response_chars
             )
-            enough = len({row.group_id for row in apart.rows}) >= max(plan.folds, FEWEST_GROUPS)
+            enough = len({row.group_id for row in apart.rows}) >= GROUPS_PER_FOLD * plan.folds
             boundary[each.name] = (sets[each.name], _measure(plan, apart, progress) if enough else None)
     context = CheckContext(plan, measured, costs, joined, boundary, progress)
     checks = tuple(run_check(context, each) for each in plan.checks)

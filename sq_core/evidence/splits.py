@@ -13,7 +13,7 @@ from sq_core.causal.prefix import PrefixRow
 from sq_core.causal.vectors import HistoryIndex
 from sq_core.evaluation.data import LeakageError
 from sq_core.ranking.methods import Parts
-from sq_core.ranking.worlds import Bools, Ints
+from sq_core.ranking.worlds import Bools
 
 SplitBy = Literal["group", "session"]
 
@@ -114,8 +114,3 @@ def without_tools(rows: Sequence[PrefixRow], tools: Collection[str]) -> Parts:
     everything = np.arange(len(rows), dtype=np.int64)
     nothing = np.zeros(0, dtype=np.int64)
     return hold_out_tools(rows, Parts(everything, nothing, everything), tools)
-
-
-def places(parts: Parts) -> Ints:
-    """Every row of a split once, in order."""
-    return np.sort(np.concatenate([parts.train, parts.validation, parts.test]))

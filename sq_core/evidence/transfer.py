@@ -7,11 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sq_core.evidence.controls import donors_within
+from sq_core.evidence.measuring import donors_for
 from sq_core.evidence.splits import group_split
 from sq_core.ranking.methods import Fold, Parts, RankingData, RankSettings
 from sq_core.ranking.metrics import reciprocal
 from sq_core.ranking.worlds import WorldName
+
+# Three groups of ten are tested: enough of them for inference also where a configuration has 20.
+FRACTIONS = (0.5, 0.2, 0.3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,7 @@ def transfer_matrix(
     configs = sorted({row.config_id for row in data.rows})
     if len(configs) < 2:
         raise ValueError(f"transfer needs two configurations, got {', '.join(configs)}")
-    split = group_split(data.rows, seed=seed)
+    split = group_split(data.rows, fractions=FRACTIONS, seed=seed)
     of = np.array([row.config_id for row in data.rows], dtype=object)
     found: dict[tuple[str, str], TransferCell] = {}
     for source in configs:
@@ -78,8 +81,8 @@ def with_ratios(cells: Sequence[TransferCell]) -> tuple[TransferCell, ...]:
 def _cell(
     data: RankingData, parts: Parts, settings: RankSettings, names: tuple[str, str, str], world: WorldName, seed: int
 ) -> TransferCell:
-    fold = Fold(data, parts, settings, donors=donors_within(data.rows, parts, seed))
     source, target, method = names
+    fold = Fold(data, parts, settings, donors=donors_for((method,), data, parts, seed))
     ranks = fold.ranks(method, parts.test, world)
     base, gated, kind = method.partition("+prior:")
     return TransferCell(

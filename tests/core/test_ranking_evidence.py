@@ -40,7 +40,7 @@ from sq_core.evidence.splits import (
     hold_out_tools,
     without_tools,
 )
-from sq_core.evidence.transfer import TransferCell, ratio, with_ratios
+from sq_core.evidence.transfer import TransferCell, ratio, transfer_matrix, with_ratios
 from sq_core.ranking.methods import METHODS, Fold, Parts, RankSettings
 from sq_core.ranking.metrics import ranks, reciprocal
 from sq_core.ranking.prior import count_targets
@@ -104,7 +104,7 @@ def test_both_clusterings_are_printed_together_and_rows_are_never_the_unit():
         for name, each in vars(comparing).items()
         if inspect.isfunction(each) and each.__module__ == comparing.__name__
     }
-    assert public == {"compare", "comparison_of"}
+    assert public == {"_note", "compare", "comparison_of"}
     with pytest.raises(AssertionError, match="every row is counted"):
         compare(values[:3], values, made, names=PAIR, world="all_splits")
 
@@ -390,6 +390,7 @@ def test_what_the_checks_found(bundle):
     assert {(cell["source"], cell["target"]) for cell in cells} == set(
         itertools.product(("model-a", "model-b"), repeat=2)
     )
+    assert outcome["transfer"]["outcome"] == "holds"
     assert outcome["far"]["figures"]["far"]["configs"] == ["far"]
     assert [each["verdict"] for each in bundle.claims][1] == "supported"
     assert bundle.claims[0]["permits"]
@@ -492,6 +493,36 @@ def test_checks_refuse_what_they_do_not_take(bundle):
         run_evidence(dataclasses.replace(small, checks=(other,)), GIVEN, FakeEncoder())
     with pytest.raises(ValueError, match="state in all_splits was not measured"):
         run_evidence(dataclasses.replace(small, checks=plan.checks[:1]), GIVEN, FakeEncoder())
+
+
+def test_checks_that_cannot_be_run_say_so():
+    few = LOGS[:10]  # five tasks
+    text = PLAN.split('[[sources]]\nname = "two"')[0] + "[[checks]]" + PLAN.split("[[checks]]", 1)[1]
+    plan = parse_plan(text)
+    wanted = {"state-reset", "prior", "opaque", "unseen", "transfer", "far"}
+    some = dataclasses.replace(
+        plan,
+        checks=tuple(each for each in plan.checks if each.id in wanted),
+        claims=(),
+        methods=("reset", "state", "state+prior:tuned"),
+        settings=dataclasses.replace(plan.settings, pool="global", iterations=2),
+    )
+    found = {each["id"]: each for each in run_evidence(some, {"one": few}, FakeEncoder()).checks}
+    assert {name: each["outcome"] for name, each in found.items()} == dict.fromkeys(wanted, "not run")
+    said = {name: each["detail"] for name, each in found.items()}
+    assert "too few groups" in said["state-reset"]
+    assert "tool pool" in said["prior"]
+    assert "transfer needs two" in said["transfer"]
+    assert "no boundary source" in said["far"]
+
+
+def test_transfer_needs_two_configurations_with_rows_in_every_part():
+    how = {"method": "reset", "world": "all_splits", "seed": 0}
+    with pytest.raises(ValueError, match="needs two configurations, got model-a"):
+        transfer_matrix(DATA, RankSettings(), **how)
+    rows = tuple(dataclasses.replace(r, config_id="b" if r.group_id == "task-0" else "a") for r in DATA.rows)
+    with pytest.raises(ValueError, match="a part has no rows"):
+        transfer_matrix(dataclasses.replace(DATA, rows=rows), RankSettings(), **how)
 
 
 def test_the_shipped_plans_can_be_read():
