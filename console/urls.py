@@ -12,6 +12,8 @@ from console.views import (
     changes,
     conversations,
     costs,
+    data,
+    data_export,
     errors,
     frame,
     health,
@@ -94,8 +96,17 @@ inventory: list[URLPattern | URLResolver] = [
     path("schedules/loop/", schedules.schedule_loop, name="schedule-loop"),
     path("schedules/<slug:schedule>/", schedules.schedule_page, name="schedule"),
     path("schedules/<slug:schedule>/do/", schedules.schedule_act, name="schedule-act"),
+    path("runs/<slug:run>/rejected.<slug:form>", data.data_rejected, name="run-rejected"),
     path("costs/", costs.costs_page, name="costs"),
     path("costs/ledger.csv", costs.costs_file, name="costs-file"),
+    # -- data: import, export, freeze
+    path("data/", data.data, name="data"),
+    path("data/uploads/<slug:upload>/", data.data_upload, name="data-upload"),
+    path("data/export/", data_export.data_export, name="data-export"),
+    path("data/export/<slug:kind>.<slug:form>", data_export.data_export_file, name="data-export-file"),
+    path("data/freeze/", data_export.data_freeze, name="data-freeze"),
+    path("data/freeze/release.zip", data_export.data_freeze_file, name="data-freeze-file"),
+    # -- settings
     path("settings/models/", model_settings.models_page, name="settings-models"),
     path("settings/guideline/", model_settings.guideline, name="settings-guideline"),
 ]

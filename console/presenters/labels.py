@@ -282,6 +282,7 @@ RUN_ERRORS: dict[str, Text] = {
     "not_embedded": _("No vectors yet"),
     "no_centre": _("No fitted policy"),
     "gone": _("Erased meanwhile"),
+    "unreadable": _("File cannot be read"),
     "error": _("Error"),
 }
 
@@ -322,6 +323,14 @@ RUN_OPTIONS: dict[str, Text] = {
     "neighbours": _("Neighbours named to the model"),
     "batch": _("As a batch, at a lower price"),
     "again": _("Also policies whose text has not changed"),
+    "what": _("What it holds"),
+    "file": _("File"),
+    "upload": _("Upload"),
+    "sha256": _("Its digest"),
+    "encoding": _("Encoding"),
+    "format": _("Format"),
+    "source": _("Where the examples are from"),
+    "rubric": _("How a new reviewer scored"),
 }
 
 # What stands in them, where it is a word of ours.

@@ -99,6 +99,8 @@ def scope(kind: str, asked: Json, params: Json, *, names: Mapping[str, str] | No
             parts = [_("catch the inventory's share")]
         case RunKind.SCORE if params.get("release"):
             parts.append(_("release %(n)s") % {"n": params["release"]})
+        case RunKind.IMPORT:
+            parts = [_("%(what)s from %(file)s") % {"what": params.get("what"), "file": params.get("file")}]
         case RunKind.MINE if params.get("mode") == "adversarial":
             parts.append(_("what is selected wrongly"))
     return ", ".join(parts)

@@ -42,7 +42,7 @@ NAVIGATION = (
     Entry("evaluation", _("Evaluation"), "", ("evaluation-",)),
     Entry("releases", _("Releases"), "", ("release-", "undo"), group=True),
     Entry("runs", _("Runs"), "g r", ("run", "run-", "schedules", "schedule", "schedule-", "costs")),
-    Entry("data", _("Data")),
+    Entry("data", _("Data"), "", ("data-",)),
     Entry("audit", _("Audit")),
     Entry("settings-models", _("Settings"), "", ("settings-",), needs=Role.ADMIN),
 )

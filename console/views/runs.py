@@ -15,11 +15,11 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 from console.forms.runs import CapForm, KindForm, add_run_error, form_of
 from console.models import Inventory, ItemState, Role, Run, RunKind
 from console.permissions import Request, actor_of, refused, require, wants_part
-from console.presenters import forecasts, labels, results, run_words
+from console.presenters import data, forecasts, labels, results, run_words
 from console.presenters import runs as shown
 from console.services import runs
 from console.services.errors import Conflict, Invalid, NotFound, ServiceError
-from console.services.run_kinds import KINDS
+from console.services.run_kinds import KINDS, role_for
 from console.tasks import wake_run
 from console.views.frame import posted, say, whole
 
@@ -83,6 +83,9 @@ def run_new(request: Request, inventory: Inventory) -> HttpResponse:
     if kind not in KINDS:
         cards = forecasts.kinds(inventory, forecasts=False, technical=technical)
         return render(request, "runs/kinds.html", {"kinds": cards})
+    if kind == RunKind.IMPORT:  # it starts from a file
+        upload = like.params.get("upload", "") if like else ""
+        return redirect("data-upload", inventory.slug, upload) if upload else redirect("data", inventory.slug)
     if not request.role.includes(Role(KINDS[kind].role)):
         return refused(request, Role(KINDS[kind].role))
     initial = form_of(kind).initial_of(*(_like(like) if like else form_of(kind).defaults()))
@@ -177,7 +180,7 @@ def _page(request: Request, run: Run, *, conflict: ServiceError | None = None) -
 
 def _context(request: Request, detail: shown.Detail) -> dict[str, Any]:
     run = detail.run
-    needs = Role(KINDS[run.kind].role) if run.kind in KINDS else Role.AUTHOR
+    needs = role_for(run.kind, run.params) if run.kind in KINDS else Role.AUTHOR
     return {
         "detail": detail,
         "run": run,
@@ -195,9 +198,13 @@ def _result(request: Request, run: Run) -> dict[str, Any]:
     result = run.result or {}
     if run.kind == RunKind.EVALUATE:
         return {"result_table": results.evaluation(result, technical=request.user.technical_terms)}
+    if run.kind == RunKind.IMPORT and (report := data.report(run, technical=request.user.technical_terms)):
+        return {"report": report}
     if run.kind == RunKind.MINE:
         return {"cannot": results.named(run.inventory, result.get("cannot", ()))}
-    return {"result_facts": [(name.replace("_", " "), results.plain(value)) for name, value in result.items()]}
+    plain = [(name.replace("_", " "), results.plain(value)) for name, value in result.items()]
+    other = {"result_templates": ["runs/results/other.html"]} if run.kind == RunKind.IMPORT else {}
+    return {"result_facts": plain, **other}
 
 
 @require_GET
@@ -225,8 +232,8 @@ def run_items(request: Request, inventory: Inventory, run: str) -> HttpResponse:
 def run_act(request: Request, inventory: Inventory, run: str) -> HttpResponse:
     """``do``: cancel, pause, resume, retry, cap or again. What its state no longer allows is said on its page."""
     found = runs.get_run(inventory, run)
-    if found.kind in KINDS and not request.role.includes(Role(KINDS[found.kind].role)):
-        return refused(request, Role(KINDS[found.kind].role))
+    if found.kind in KINDS and not request.role.includes(needs := role_for(found.kind, found.params)):
+        return refused(request, needs)
     act = ACTS.get(request.POST.get("do", ""))
     if act is None:
         raise NotFound(_("There is no such act."))

@@ -1,0 +1,52 @@
+"""The rows that an import rejected, as they stand in the file: to be mended there and brought again."""
+
+import json
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+from console.models import Upload
+from console.services import uploads
+from sq_core.readers import RowError
+from sq_core.readers.jsonl import json_rows, parse, text_lines
+
+
+def rejected_rows(upload: Upload, *, encoding: str, lines: Collection[int]) -> Iterator[bytes]:
+    """JSON lines. Of a file of lines its own lines, broken ones too; of an array or a saved run the members.
+
+    Raises Invalid where the file is no longer kept.
+    """
+    wanted = set(lines)
+    with uploads.plain_file(upload, encoding=encoding) as path:
+        if _is_lines(path):
+            for item in text_lines(path, upload.name):
+                if not isinstance(item, RowError) and item[0] in wanted:
+                    yield item[1].strip().encode() + b"\n"
+            return
+        for number, value in _members(path, upload.name):
+            if number in wanted:
+                yield json.dumps(value, ensure_ascii=False).encode() + b"\n"
+
+
+def _is_lines(path: Path) -> bool:
+    """Whether rows stand in lines of their own, and not in one document of all."""
+    items = text_lines(path, "")
+    first = next((item for item in items if isinstance(item, RowError) or item[1].strip()), None)
+    if first is None or isinstance(first, RowError):
+        return True
+    try:
+        value = parse(first[1])
+    except ValueError:  # a document of many lines, or a line that is broken
+        return isinstance(next(json_rows(path, ""), None), RowError)
+    return isinstance(value, dict) and not isinstance(value.get("simulations"), list)
+
+
+def _members(path: Path, name: str) -> Iterator[tuple[int, Any]]:
+    for item in json_rows(path, name):
+        if isinstance(item, RowError):
+            continue
+        number, value = item
+        if isinstance(value, dict) and isinstance(value.get("simulations"), list):
+            yield from enumerate(value["simulations"], start=1)
+        else:
+            yield number, value

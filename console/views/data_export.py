@@ -1,0 +1,87 @@
+"""Data, export and freeze: what can be taken out, as a stream, with a note in the audit of who took it."""
+
+from django.http import HttpResponse, HttpResponseBase, StreamingHttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_GET
+
+from console.models import Inventory, Role
+from console.permissions import Request, actor_of, require
+from console.presenters import data as shown
+from console.services import export, freeze
+from console.services.errors import NotFound
+from console.services.releases import get_release
+from console.views.data import tabs
+from console.views.frame import whole
+
+FROZEN = "all"
+
+
+@require_GET
+@require(Role.VIEWER)
+def data_export(request: Request, inventory: Inventory) -> HttpResponse:
+    """``?release=n``: as of that release."""
+    found, missing = _source(request, inventory)
+    context = {
+        "tabs": tabs(inventory, "data-export"),
+        "source": found,
+        "exports": shown.exports(found, technical=request.user.technical_terms),
+        "missing": missing,
+    }
+    return render(request, "data/export.html", context)
+
+
+def _source(request: Request, inventory: Inventory) -> tuple[export.Source, str]:
+    """The release asked for; the newest, with what was asked for, where there is none of that number."""
+    asked = request.GET.get("release", "").strip()
+    number = whole(asked)
+    try:
+        return export.source(inventory, number if asked else None), "" if not asked or number is not None else asked[
+            :20
+        ]
+    except NotFound:
+        return export.source(inventory), asked[:20]
+
+
+@require_GET
+@require(Role.REVIEWER)
+def data_export_file(request: Request, inventory: Inventory, kind: str, form: str) -> HttpResponseBase:
+    found = export.source(inventory, _number(request))
+    lines = export.lines(found, kind, form)
+    export.note(found, kind, form, by=actor_of(request))
+    response = StreamingHttpResponse(lines, content_type=f"{export.FORMS[form]}; charset=utf-8")
+    response["Content-Disposition"] = f'attachment; filename="{export.file_name(found, kind, form)}"'
+    return response
+
+
+@require_GET
+@require(Role.VIEWER)
+def data_freeze(request: Request, inventory: Inventory) -> HttpResponse:
+    found, missing = _source(request, inventory)
+    context = {
+        "tabs": tabs(inventory, "data-freeze"),
+        "source": found,
+        "release": get_release(inventory, found.release) if found.release else None,
+        "exports": shown.exports(found, technical=request.user.technical_terms),
+        "missing": missing,
+    }
+    return render(request, "data/freeze.html", context)
+
+
+@require_GET
+@require(Role.REVIEWER)
+def data_freeze_file(request: Request, inventory: Inventory) -> HttpResponseBase:
+    found = export.source(inventory, _number(request))
+    get_release(inventory, found.release)  # an inventory without one has nothing to freeze
+    export.note(found, FROZEN, "zip", by=actor_of(request))
+    response = StreamingHttpResponse(freeze.frozen(found), content_type="application/zip")
+    response["Content-Disposition"] = f'attachment; filename="{export.file_name(found, FROZEN, "zip")}"'
+    return response
+
+
+def _number(request: Request) -> int | None:
+    """Raises NotFound for what is no number."""
+    asked = request.GET.get("release", "").strip()
+    number = whole(asked)
+    if asked and number is None:
+        raise NotFound(f"There is no release {asked[:20]!r}.")
+    return number
