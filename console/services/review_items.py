@@ -123,13 +123,15 @@ def answer(item: ReviewItem, word: str, *, by: Actor, note: str = "", second: bo
     """Store a person's answer; another one of theirs is a new row and counts from then on.
 
     ``second`` adds it beside the answers that fill the item already. Raises Invalid for another word, Conflict for a
-    queue that has closed.
+    queue that has closed or an item that is set aside.
     """
     user = _person(by)
     if word not in {ReviewWord.YES, ReviewWord.NO, ReviewWord.UNSURE}:
         raise Invalid("The answer is yes, no or unsure.", field="answer", hint="Press y, n or o.")
     if closed(item.queue):
         raise Conflict("This queue has closed.", hint="Your note is still here; choose another queue.")
+    if item.set_aside:
+        raise Conflict("It has been set aside with a flag.", hint="Go on with the next.")
     note = note.strip()[:NOTE_LIMIT]
     with transaction.atomic():
         same = item.answers.counted().filter(user=user).order_by("-pk").first()

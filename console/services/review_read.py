@@ -2,9 +2,11 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from functools import reduce
+from operator import or_
 from typing import Any
 
-from django.db.models import Count, F, OuterRef, Q, QuerySet, Subquery
+from django.db.models import Count, OuterRef, Q, QuerySet, Subquery
 from django.utils import timezone
 
 from console.models import (
@@ -106,27 +108,26 @@ class Reading:
         return next((p.until for p in self.places if p.mine and not p.done), None)
 
 
-def _opinion_of(inventory: Inventory, state: str, artifact: str) -> dict[str, Subquery]:
-    """Annotations: the newest score of the inventory's AI reviewer for the artifact's current text."""
+def _opinions(inventory: Inventory, pairs: set[tuple[int, int]]) -> dict[tuple[int, int], Opinion]:
+    """The newest score of the inventory's AI reviewer per (state, artifact), for the artifact's current text: one query."""
+    judge = inventory.judge
+    if judge is None or judge.kind != JudgeKind.MODEL:
+        return {}
+    asked = reduce(or_, (Q(state=state, artifact_text__artifact=artifact) for state, artifact in pairs))
     rows = Judgement.objects.filter(
-        state=OuterRef(state),
-        judge=inventory.judge_id,
-        judge__kind=JudgeKind.MODEL,
+        asked,
+        judge=judge,
         repeat=0,
-        artifact_text__in=ArtifactText.objects.as_now().filter(artifact=OuterRef(OuterRef(artifact))),
-    ).order_by("-pk")
-    return {"ai_score": Subquery(rows.values("score")[:1]), "ai_reason": Subquery(rows.values("reason")[:1])}
+        artifact_text__in=ArtifactText.objects.as_now().filter(artifact__in=[artifact for _state, artifact in pairs]),
+    ).order_by("pk")
+    return {
+        (state, artifact): Opinion(judge.name, score, score >= judge.pass_mark, reason)
+        for state, artifact, score, reason in rows.values_list("state", "artifact_text__artifact", "score", "reason")
+    }
 
 
 def _text_of(artifact: str, field: str) -> Subquery:
     return Subquery(ArtifactText.objects.current().filter(artifact=OuterRef(artifact)).values(field)[:1])
-
-
-def _opinion(inventory: Inventory, row: Any) -> Opinion | None:
-    judge = inventory.judge
-    if row.ai_score is None or judge is None:
-        return None
-    return Opinion(judge.name, row.ai_score, row.ai_score >= judge.pass_mark, row.ai_reason or "")
 
 
 def read(inventory: Inventory, queue: str, public_id: str, user: User, *, whole: bool = False) -> Reading:
@@ -136,7 +137,6 @@ def read(inventory: Inventory, queue: str, public_id: str, user: User, *, whole:
         ReviewItem.objects.filter(public_id=public_id, queue__public_id=queue, queue__inventory=inventory)
         .select_related("queue", "state__conversation", "artifact")
         .annotate(
-            **_opinion_of(inventory, "state", "artifact"),
             text_name=_text_of("artifact", "name"),
             text_body=_text_of("artifact", "text"),
             n_total=Subquery(places.annotate(n=Count("pk")).values("n")),
@@ -147,7 +147,7 @@ def read(inventory: Inventory, queue: str, public_id: str, user: User, *, whole:
     if item is None:
         raise NotFound("There is no such item in this queue.", field="item")
     item.queue.inventory = inventory
-    mine, draft, last = _said(inventory, item, user)
+    mine, draft, last, opinion = _said(inventory, item, user)
     shown, earlier = _messages(item, whole=whole)
     row: Any = item
     return Reading(
@@ -160,7 +160,7 @@ def read(inventory: Inventory, queue: str, public_id: str, user: User, *, whole:
         mine=mine,
         draft=draft,
         last=last,
-        opinion=_opinion(inventory, row),
+        opinion=opinion,
         done=row.n_done or 0,
         total=row.n_total or 0,
     )
@@ -179,30 +179,29 @@ def _messages(item: ReviewItem, *, whole: bool) -> tuple[list[Message], int]:
     return found, found[0].index if found else 0
 
 
-def _said(inventory: Inventory, item: ReviewItem, user: User) -> tuple[Last | None, ReviewAnswer | None, Last | None]:
-    """(of this item, kept as a draft, of the item answered last): one query."""
+def _said(
+    inventory: Inventory, item: ReviewItem, user: User
+) -> tuple[Last | None, ReviewAnswer | None, Last | None, Opinion | None]:
+    """(of this item, kept as a draft, of the item answered last), and the AI reviewer of this item: two queries."""
     mine = ReviewAnswer.objects.filter(user=user, item__queue__inventory=inventory, undone_at=None)
     newest = mine.filter(draft=False).exclude(word=ReviewWord.SKIP).exclude(item=item).order_by("-pk")
     rows: QuerySet[ReviewAnswer] = (
         mine.filter(Q(item=item) | Q(pk=Subquery(newest.values("pk")[:1])))
         .exclude(word=ReviewWord.SKIP)
-        .select_related("item__queue", "item__state__conversation", "item__artifact")
-        .annotate(
-            **_opinion_of(inventory, "item__state", "item__artifact"), text_name=_text_of("item__artifact", "name")
-        )
-        .order_by(F("pk").desc())[:20]
+        .select_related("item__state__conversation", "item__artifact")
+        .annotate(text_name=_text_of("item__artifact", "name"))
+        .order_by("-pk")[:20]
     )
-    here: Last | None = None
-    draft: ReviewAnswer | None = None
-    last: Last | None = None
-    for row in rows:
-        found: Any = row
-        if row.draft:
-            draft = draft or row
-            continue
-        said = Last(row, found.text_name or row.item.artifact.key, _opinion(inventory, row))
-        if row.item_id == item.pk:
-            here = here or said
-        else:
-            last = said
-    return here, draft if here is None else None, last
+    found = list(rows)
+    pair = (item.state_id, item.artifact_id)
+    opinions = _opinions(inventory, {pair, *((row.item.state_id, row.item.artifact_id) for row in found)})
+    counted: list[Last] = []
+    for row in found:
+        named: Any = row
+        if not row.draft:
+            said = opinions.get((row.item.state_id, row.item.artifact_id))
+            counted.append(Last(row, named.text_name or row.item.artifact.key, said))
+    here = next((last for last in counted if last.answer.item_id == item.pk), None)
+    other = next((last for last in counted if last.answer.item_id != item.pk), None)
+    draft = next((row for row in found if row.draft), None) if here is None else None
+    return here, draft, other, opinions.get(pair)

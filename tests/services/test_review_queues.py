@@ -259,6 +259,22 @@ def test_undo_takes_the_answer_before_or_opens_the_item(world: make.World) -> No
     assert AuditEvent.objects.filter(action="judgement.withdraw").count() == 2
 
 
+def test_what_is_taken_back_leaves_the_tables_too(world: make.World) -> None:
+    item = taken(world, queue(world))
+
+    def human() -> int:
+        inventory = Inventory.objects.get(pk=world.inventory.pk)
+        states = table.state_table(inventory, current_point(inventory).centre)  # type: ignore[arg-type]
+        return int(table.labels_of(inventory, states, item.artifact).human[states.positions[item.state_id]])
+
+    row = review_items.answer(item, "yes", by=rob(world)).answer
+    assert human() == 5
+    review_items.undo(world.inventory, row.public_id, by=rob(world))
+    assert human() == 0
+    review_items.answer(item, "no", by=rob(world))
+    assert human() == 1
+
+
 def test_undo_is_of_ones_own_answers_alone(world: make.World) -> None:
     item = taken(world, queue(world))
     row = review_items.answer(item, "yes", by=rob(world)).answer
@@ -296,6 +312,10 @@ def test_a_flag_sets_aside_until_put_back(world: make.World) -> None:
     review_items.flag(item, "the log is cut off", by=rob(world))
     assert review_items.claim(made, by=rob(world)) is None
     assert review_queues.progress(made).left == 0
+    with pytest.raises(Conflict, match="set aside"):
+        review_items.answer(
+            review_items.get_item(world.inventory, made.public_id, item.public_id), "yes", by=rob(world)
+        )
     assert [flag.reason for flag in review_queues.open_flags(made)] == ["the log is cut off"]
     review_queues.put_back(made, item, by=world.by)
     assert taken(world, made) == item
