@@ -1,5 +1,6 @@
 """What templates may ask for: labels from the one table, marks, bars, numbers, and links that keep a list's query."""
 
+import re
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any
@@ -21,6 +22,7 @@ register = template.Library()
 MARKS: dict[str, str] = {
     "signal": "▲", "anti-signal": "▼", "pin": "◆", "relevant": "●", "irrelevant": "○", "unjudged": "·", "fired": "■",
 }  # fmt: skip
+_CODE = re.compile(r"(``?)([^`]+)\1")
 _MARK_TERMS = {"anti-signal": "anti_signal"}
 
 
@@ -29,6 +31,12 @@ def _technical(context: Context) -> bool:
 
 
 # -- words
+
+
+@register.filter
+def codes(text: str) -> SafeString:
+    """Plain text whose `backticks` (or ``two``) are code, as the docstrings of the API's calls write it."""
+    return mark_safe(_CODE.sub(r"<code>\2</code>", escape(text)))  # noqa: S308  # escaped first: only the tags are ours
 
 
 @register.simple_tag(takes_context=True)

@@ -302,6 +302,12 @@ def test_vendored_files_are_those_of_the_readme() -> None:
         assert hashlib.sha256((VENDOR / name).read_bytes()).hexdigest() in readme, name
 
 
+def test_code_in_plain_text_is_shown_as_code_and_nothing_else() -> None:
+    assert tags.codes("send ``q`` or `a < b`, <b>not</b> `this") == (
+        "send <code>q</code> or <code>a &lt; b</code>, &lt;b&gt;not&lt;/b&gt; `this"
+    )
+
+
 def test_plotly_js_and_plotly_py_are_of_one_version() -> None:
     version = get_plotlyjs_version()
     assert f"v{version}" in (VENDOR / "plotly-cartesian.min.js").read_text()[:400]

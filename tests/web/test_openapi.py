@@ -71,6 +71,8 @@ def test_both_are_served_without_a_token_and_the_page_keeps_to_the_csp() -> None
     assert not re.search(r"<style|\sstyle=|\son\w+=|https?://(?!127\.0\.0\.1)", text), (
         "nothing inline, nothing from elsewhere"
     )
+    assert "`" not in text, "backticks are for code"
+    assert "<code>Authorization: Bearer sb_…</code>" in text
     for name, op in operations().items():
         assert f'id="{name}"' in text
         assert str(op["path"]) in text
