@@ -134,19 +134,21 @@ def answer(item: ReviewItem, word: str, *, by: Actor, note: str = "", second: bo
         raise Conflict("It has been set aside with a flag.", hint="Go on with the next.")
     note = note.strip()[:NOTE_LIMIT]
     with transaction.atomic():
-        same = item.answers.counted().filter(user=user).order_by("-pk").first()
+        before = list(item.answers.filter(user=user).exclude(word=ReviewWord.SKIP).order_by("-pk"))
+        said = [row for row in before if not row.draft]
+        same = next((row for row in said if row.undone_at is None), None)
         if same is not None and (same.word, same.note) == (word, note):
             return Given(same, kept=True)  # the same form once more
         kept = _finish(item, user, second=second)
         row = ReviewAnswer(item=item, user=user, word=word, note=note, draft=not kept)
-        seen = item.answers.filter(user=user, draft=False).exclude(word=ReviewWord.SKIP)
-        row.blind = item.queue.blind and not seen.exists()
+        row.blind = item.queue.blind and not said
         if kept:
             if word == ReviewWord.UNSURE:
                 _withdraw_earlier(item, user, by)
             else:
                 row.judgement = _write(item, word, by=by, note=note, blind=row.blind)
-            item.answers.filter(user=user, draft=True, undone_at=None).update(undone_at=timezone.now())
+            if len(before) > len(said):  # what was kept as a draft has become this answer
+                item.answers.filter(user=user, draft=True, undone_at=None).update(undone_at=timezone.now())
         row.save()
     return Given(row, kept)
 
