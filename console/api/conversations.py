@@ -142,7 +142,7 @@ def aware(field: str, moment: datetime | None) -> datetime | None:
 
 @router.route(
     "GET",
-    "/conversations/{path:conversation}/turns/{int:n}/why/{key}",
+    "/conversations/{whole:conversation}/turns/{int:n}/why/{key}",
     "explain_turn",
     Role.VIEWER,
     WhyAnswer,
@@ -170,7 +170,7 @@ def explain(
 
 
 # Behind explain_turn: an id may hold slashes, and this address takes all that is left.
-@router.route("GET", "/conversations/{path:conversation}", "get_conversation", Role.VIEWER, ConversationWhole)
+@router.route("GET", "/conversations/{whole:conversation}", "get_conversation", Role.VIEWER, ConversationWhole)
 def get_conversation(request: ApiRequest, inv: Inv, conversation: str) -> Any:
     """By its public id or its own, slashes and all, with every message; a user turn carries its number and prefix digest."""
     row = conversations.get_conversation(request.inventory, conversation)

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
+from django.urls import register_converter
+from django.urls.converters import StringConverter
 from ninja import Router
 
 from console.api.auth import BearerToken
@@ -13,6 +15,15 @@ from console.models import Role
 V = TypeVar("V", bound=Callable[..., Any])
 READ = frozenset({401, 404, 422})
 WRITE = READ | {400, 403, 413}
+
+
+class Whole(StringConverter):
+    """All that is left of an address, slashes and line breaks too: people's own ids hold them."""
+
+    regex = "(?s:.+)"
+
+
+register_converter(Whole, "whole")
 
 
 class Family(Router):

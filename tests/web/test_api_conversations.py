@@ -123,12 +123,12 @@ def test_a_conversation_with_its_turns(author: Api) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["a/b", "2026/03/talk 1", "https://crm.example/c/7", "x/turns/0/why", "/a//b/", "..", "."]
+    "name", ["a/b", "2026/03/talk 1", "https://crm.example/c/7", "x/turns/0/why", "/a//b/", "..", ".", "a\nb"]
 )
 def test_an_id_with_slashes_is_read_by_itself(author: Api, name: str) -> None:
     said = [{"role": "user", "content": "cancel my order please"}]
     author("POST", "/conversations", lines({"id": name, "messages": said}))
-    for written in {name, quote(name, safe="")}:
+    for written in {name.replace("\n", "%0A"), quote(name, safe="")}:
         assert author("GET", f"/conversations/{written}").json["id"] == name
         assert author("GET", f"/conversations/{written}/turns/0/why/cancel-order").json["conversation"] == name
 
