@@ -234,8 +234,8 @@ def test_a_worker_that_dies_is_taken_over_and_nothing_is_there_twice(
     run = start(world, many(), "conversations")
     pieces, real = [0], ingest_conversations._store
 
-    def dying(*args: Any) -> None:
-        real(*args)
+    def dying(*args: Any, **named: Any) -> None:
+        real(*args, **named)
         pieces[0] += 1
         if pieces[0] == 3:
             raise Killed
@@ -263,8 +263,8 @@ def test_pause_and_cancel_are_seen_while_the_file_is_read(
     monkeypatch.setattr(import_run, "LOOK_EVERY_S", 0.0)
     pieces, real = [0], ingest_conversations._store
 
-    def stored(*args: Any) -> None:
-        real(*args)
+    def stored(*args: Any, **named: Any) -> None:
+        real(*args, **named)
         pieces[0] += 1
         if pieces[0] == 2:
             (runs.cancel_run if act == "cancel" else runs.pause_run)(Run.objects.get(pk=run.pk), by=world.by)
