@@ -38,7 +38,7 @@ def test_a_long_list_of_examples_comes_in_pages_and_calls_its_figures_an_estimat
     link = ""
     for _ in range(3):
         page = client.get(address + link).content.decode()
-        assert "is an estimate here" in page
+        assert "is estimated here" in page
         column = page.partition('id="col-signal"')[2].partition('id="col-anti_signal"')[0]
         found = re.findall(r'id="text-([^"]+)"', column)
         seen += found
