@@ -1,6 +1,7 @@
 """Who may do what: a ladder of roles per inventory, asked before a view calls a service. Services do not ask."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, cast
 from urllib.parse import urlencode
@@ -13,6 +14,7 @@ from django_htmx.middleware import HtmxDetails
 from console.models import Inventory, Membership, Role, User
 from console.services.actor import Actor, person
 from console.services.errors import Conflict, NotFound, ServiceError
+from console.services.idempotency import Claim
 
 P = ParamSpec("P")
 LAST = "inventory"  # in the session
@@ -26,6 +28,7 @@ class Request(HttpRequest):
     inventory: Inventory
     role: Role
     request_id: str
+    claim: Claim | None
 
 
 def role_of(user: Any, inventory: Inventory) -> Role | None:
@@ -61,7 +64,10 @@ def holders(inventory: Inventory, needed: Role) -> list[Membership]:
 
 
 def actor_of(request: HttpRequest) -> Actor:
-    return person(cast("User", request.user), getattr(request, "request_id", ""))
+    """Who acts, under the key of the form that was sent (`claim`), if it has one."""
+    held: Claim | None = getattr(request, "claim", None)
+    actor = person(cast("User", request.user), getattr(request, "request_id", ""))
+    return replace(actor, claim=held.record.pk) if held else actor
 
 
 def wants_part(request: HttpRequest) -> bool:

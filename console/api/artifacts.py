@@ -8,7 +8,7 @@ from ninja import Status
 from console.api.answers import AppliedAnswer, ArtifactAnswer, ChangeAnswer, DependenciesAnswer, PinAnswer, PinApplied
 from console.api.auth import ApiRequest
 from console.api.conversations import state_of
-from console.api.idempotency import idempotent
+from console.api.idempotency import answered_by
 from console.api.pagination import page
 from console.api.routes import Family
 from console.api.schemas import (
@@ -37,12 +37,14 @@ from console.models import (
     ClassifierVersion,
     Exemplar,
     ExemplarStatus,
+    Inventory,
     Pin,
     Polarity,
     Role,
 )
-from console.services import artifacts, authoring, curate, fit
+from console.services import answered, artifacts, authoring, curate, fit
 from console.services.artifacts import get_artifact
+from console.services.curate import Applied
 from console.services.errors import Invalid
 from console.services.plan import Step
 
@@ -122,7 +124,7 @@ def list_artifacts(
 
 
 @router.route("POST", "", "create_artifact", Role.AUTHOR, ArtifactAnswer, status=201, also={409, 503})
-@idempotent
+@answered_by(lambda request, written, inv, body: Status(201, shape([get_artifact(request.inventory, body.key)])[0]))
 def create_artifact(request: ApiRequest, inv: Inv, body: NewArtifact) -> Any:
     """A new artifact; with signals and anti-signals it has its version 1 at once, without it is always shown (unfitted)."""
     written = authoring.Written(
@@ -207,8 +209,12 @@ def pin_rows(rows: list[Pin]) -> list[dict[str, Any]]:
     ]
 
 
+def _every_pin(artifact: Artifact) -> Any:
+    return Pin.objects.filter(artifact=artifact).select_related("state__conversation", "exemplar")
+
+
 def _pins(artifact: Artifact) -> Any:
-    return Pin.objects.current().filter(artifact=artifact).select_related("state__conversation", "exemplar")
+    return _every_pin(artifact).filter(to_release__isnull=True)
 
 
 @router.route("GET", "/{key}/pins", "list_pins", Role.VIEWER, Page[PinAnswer])
@@ -218,7 +224,11 @@ def list_pins(request: ApiRequest, inv: Inv, key: str, after: After = None, limi
 
 
 @router.route("POST", "/{key}/pins", "create_pin", Role.AUTHOR, PinApplied, status=201, also={409, 503})
-@idempotent
+@answered_by(
+    lambda request, written, inv, key, body: _pinned(
+        request.inventory, key, answered.applied(answered.change_of(request.inventory, written))
+    )
+)
 def create_pin(request: ApiRequest, inv: Inv, key: str, body: NewPin) -> Any:
     """Pin a stored turn: a test that must pass, and near-identical turns are selected too."""
     artifact = get_artifact(request.inventory, key)
@@ -227,7 +237,12 @@ def create_pin(request: ApiRequest, inv: Inv, key: str, body: NewPin) -> Any:
     applied = curate.apply(
         artifact, [step], by=request.caller.actor, base_version=active.number if active else None, reason=body.reason
     )
-    made = _pins(artifact).get(public_id__in=(applied.change.after or {})["pins_added"])
+    return _pinned(request.inventory, key, applied)
+
+
+def _pinned(inventory: Inventory, key: str, applied: Applied) -> Status[Any]:
+    added = (applied.change.after or {})["pins_added"]
+    made = _every_pin(get_artifact(inventory, key)).get(public_id__in=added)
     return Status(201, {**applied_json(applied), "pin": pin_rows([made])[0]})
 
 

@@ -7,7 +7,7 @@ from ninja import Status
 from console.api.answers import AppliedAnswer, ExemplarAnswer, ExemplarApplied, ImpactAnswer
 from console.api.auth import ApiRequest
 from console.api.conversations import state_of
-from console.api.idempotency import idempotent
+from console.api.idempotency import answered_by
 from console.api.pagination import page
 from console.api.routes import Family
 from console.api.schemas import (
@@ -27,10 +27,11 @@ from console.api.schemas import (
 from console.api.schemas import (
     Status as ExemplarState,
 )
-from console.api.shapes import applied_json, turn_json
+from console.api.shapes import applied_again, applied_json, turn_json
 from console.models import Exemplar, Inventory, Pin, Role
-from console.services import curate
+from console.services import answered, curate
 from console.services.artifacts import get_artifact
+from console.services.curate import Applied
 from console.services.errors import Invalid, NotFound
 from console.services.impact import impact_json
 from console.services.plan import Step
@@ -90,7 +91,11 @@ def get_exemplar(request: ApiRequest, inv: Inv, key: str, exemplar: PublicId) ->
 
 
 @router.route("POST", "/{key}/exemplars", "create_exemplar", Role.AUTHOR, ExemplarApplied, status=201, also={409, 503})
-@idempotent
+@answered_by(
+    lambda request, written, inv, key, body: _created(
+        request.inventory, key, answered.applied(answered.change_of(request.inventory, written))
+    )
+)
 def create_exemplar(request: ApiRequest, inv: Inv, key: str, body: NewExemplar) -> Any:
     """A new exemplar, in use at once: the artifact is refitted in this request."""
     artifact = get_artifact(request.inventory, key)
@@ -98,7 +103,11 @@ def create_exemplar(request: ApiRequest, inv: Inv, key: str, body: NewExemplar) 
     applied = curate.apply(
         artifact, [step], by=request.caller.actor, base_version=body.base_version, reason=body.reason
     )
-    made = _exemplars().get(artifact=artifact, public_id=applied.change.object_id)
+    return _created(request.inventory, key, applied)
+
+
+def _created(inventory: Inventory, key: str, applied: Applied) -> Status[Any]:
+    made = _exemplars().get(artifact=get_artifact(inventory, key), public_id=applied.change.object_id)
     return Status(201, {**applied_json(applied), "exemplar": shape([made])[0]})
 
 
@@ -148,7 +157,7 @@ def _action(action: str, summary: str) -> None:
         also={409, 503},
         summary=summary,
     )
-    @idempotent
+    @answered_by(lambda request, written, **_: applied_again(request.inventory, written))
     def act(request: ApiRequest, inv: Inv, key: str, exemplar: PublicId, body: Act) -> Any:
         """Applied on ``base_version`` in one transaction: decision, refit, version, release, audit row. 409 names both
         versions when another one is active by now; nothing was written then."""

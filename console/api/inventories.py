@@ -6,7 +6,7 @@ from ninja import Status
 
 from console.api.answers import InventoryAnswer
 from console.api.auth import ApiRequest
-from console.api.idempotency import idempotent
+from console.api.idempotency import answered_by
 from console.api.pagination import page
 from console.api.routes import Family
 from console.api.schemas import PAGE, After, Inv, InventoryEdit, Limit, NewInventory, Page
@@ -50,7 +50,7 @@ def list_inventories(request: ApiRequest, after: After = None, limit: Limit = PA
 
 
 @router.route("POST", "", "create_inventory", Role.ADMIN, InventoryAnswer, status=201, also={409, 503}, everywhere=True)
-@idempotent
+@answered_by(lambda request, written, body: Status(201, shape([Inventory.objects.get(slug=written.object_id)])[0]))
 def create_inventory(request: ApiRequest, body: NewInventory) -> Any:
     """A new inventory at release 1: θ 0, uncalibrated, no centre until its first fit. Takes a token of all inventories."""
     made = inventories.create_inventory(**body.model_dump(), by=request.caller.actor)

@@ -7,15 +7,16 @@ from ninja import Path
 
 from console.api.answers import ChangeAnswer, LiveAnswer, ReleaseAnswer, ReleaseDiffAnswer, ReleaseWhole, RevertAnswer
 from console.api.auth import ApiRequest
-from console.api.idempotency import idempotent
+from console.api.idempotency import answered_by
 from console.api.pagination import page
 from console.api.routes import Family
 from console.api.schemas import LARGEST, PAGE, After, Because, BecauseOf, Inv, Limit, Page, PublicId, Revert
 from console.api.shapes import change_rows, reverted_json
 from console.models import ArtifactText, Change, Inventory, Release, Role
-from console.services import releases, reverting
+from console.services import answered, releases, reverting
 from console.services.errors import NotFound
 from console.services.release_diff import diff
+from console.services.reverting import Reverted
 
 router = Family("releases")
 N = Annotated[int, Path(ge=1, le=LARGEST)]
@@ -74,7 +75,7 @@ def _text(row: ArtifactText | None) -> dict[str, Any] | None:
 
 
 @router.route("POST", "/releases/{int:n}/go_live", "go_live", Role.PUBLISHER, LiveAnswer)
-@idempotent
+@answered_by(lambda request, written, inv, n, body=NO_REASON: _live(request.inventory, written.at))
 def go_live(request: ApiRequest, inv: Inv, n: N, body: Because = NO_REASON) -> Any:
     """Agents get release n from the next request on. An older one than what is live takes a reason."""
     activation = releases.go_live(request.inventory, n, by=request.caller.actor, reason=body.reason)
@@ -82,7 +83,11 @@ def go_live(request: ApiRequest, inv: Inv, n: N, body: Because = NO_REASON) -> A
 
 
 @router.route("POST", "/releases/{int:n}/rollback", "rollback_release", Role.PUBLISHER, LiveAnswer, also={409, 503})
-@idempotent
+@answered_by(
+    lambda request, written, inv, n, body: _live(
+        request.inventory, releases.get_release(request.inventory, written.release).at
+    )
+)
 def rollback(request: ApiRequest, inv: Inv, n: N, body: BecauseOf) -> Any:
     """A new release with the content of release n; what came later is retired, not erased."""
     made = releases.rollback_all(request.inventory, n, by=request.caller.actor, reason=body.reason)
@@ -103,7 +108,7 @@ def list_changes(request: ApiRequest, inv: Inv, after: After = None, limit: Limi
 
 
 @router.route("POST", "/changes/{change}/revert", "revert_change", Role.AUTHOR, RevertAnswer, also={409, 503})
-@idempotent
+@answered_by(lambda request, written, inv, change, body=AS_IT_IS: _reverted(request.inventory, change))
 def revert(request: ApiRequest, inv: Inv, change: PublicId, body: Revert = AS_IT_IS) -> Any:
     """Take one change back, whatever it changed, and keep what came after it. Takes the role of the act itself: a publisher
     for the operating point, a rollback or a refit."""
@@ -117,3 +122,10 @@ def revert(request: ApiRequest, inv: Inv, change: PublicId, body: Revert = AS_IT
     request.caller.require(reverting.needed_role(found))
     done = reverting.revert(found, by=request.caller.actor, reason=body.reason, base_version=body.base_version)
     return reverted_json(done)
+
+
+def _reverted(inventory: Inventory, change: str) -> dict[str, Any]:
+    rows = Change.objects.select_related("inventory", "artifact", "release")
+    made = rows.get(inventory=inventory, reverts__public_id=change)
+    versions = "version" in (made.after or {})
+    return reverted_json(Reverted(made, answered.applied(made) if versions else None))

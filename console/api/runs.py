@@ -9,7 +9,7 @@ from pydantic import Field
 
 from console.api.answers import RunAnswer, RunWhole
 from console.api.auth import ApiRequest
-from console.api.idempotency import idempotent
+from console.api.idempotency import answered_by, idempotent
 from console.api.pagination import page
 from console.api.routes import Family
 from console.api.schemas import PAGE, After, Body, Inv, Limit, Page, PublicId
@@ -72,7 +72,7 @@ def _whole(run: Run) -> dict[str, Any]:
 
 
 @router.route("POST", "/runs", "create_run", Role.REVIEWER, RunWhole, status=201)
-@idempotent
+@answered_by(lambda request, written, inv, body: _planned(runs.get_run(request.inventory, written.object_id)))
 def create_run(request: ApiRequest, inv: Inv, body: NewRun) -> Any:
     """Plan a run; a worker starts it. Each kind takes its own role: evaluate and an import of judgements a reviewer,
     calibrate a publisher, the others an author. The plan and the model are frozen here."""
@@ -88,6 +88,10 @@ def create_run(request: ApiRequest, inv: Inv, body: NewRun) -> Any:
         cap_money=None if cap.money is None else Decimal(str(cap.money)),
         unpriced_ok=body.unpriced_ok,
     )
+    return _planned(run)
+
+
+def _planned(run: Run) -> Status[Any]:
     _wake(run)
     return Status(201, _whole(run))
 

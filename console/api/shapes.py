@@ -4,7 +4,8 @@ from typing import Any
 
 from django.db.models import prefetch_related_objects
 
-from console.models import Change, QueryState
+from console.models import AuditEvent, Change, Inventory, QueryState
+from console.services import answered
 from console.services.curate import Applied
 from console.services.fit import active_version
 from console.services.impact import Flip, read_texts
@@ -44,6 +45,11 @@ def applied_json(applied: Applied) -> dict[str, Any]:
         "change": applied.change.public_id,
         "release": applied.change.release.number,
     }
+
+
+def applied_again(inventory: Inventory, written: AuditEvent) -> dict[str, Any]:
+    """The answer to a decision whose first one was lost."""
+    return applied_json(answered.applied(answered.change_of(inventory, written)))
 
 
 def reverted_json(done: Reverted) -> dict[str, Any]:

@@ -6,11 +6,11 @@ from ninja import Path
 
 from console.api.answers import AppliedAnswer, ReproductionAnswer, VersionAnswer, VersionDiffAnswer, VersionWhole
 from console.api.auth import ApiRequest
-from console.api.idempotency import idempotent
+from console.api.idempotency import answered_by
 from console.api.pagination import page
 from console.api.routes import Family
 from console.api.schemas import LARGEST, PAGE, After, Inv, Limit, Page, Rollback
-from console.api.shapes import applied_json, changed_json
+from console.api.shapes import applied_again, applied_json, changed_json
 from console.models import Artifact, ClassifierVersion, Exemplar, Role
 from console.services import fit, rolling_back
 from console.services.artifacts import get_artifact
@@ -99,11 +99,13 @@ def _figures(version: ClassifierVersion) -> dict[str, Any]:
 @router.route(
     "POST", "/{key}/versions/{int:n}/rollback", "rollback_version", Role.PUBLISHER, AppliedAnswer, also={409, 503}
 )
-@idempotent
+@answered_by(lambda request, written, **_: applied_again(request.inventory, written))
 def rollback(request: ApiRequest, inv: Inv, key: str, n: N, body: Rollback) -> Any:
     """A new version with the content of version n (numbers never go back); the exemplars that this removes are retired."""
     artifact = get_artifact(request.inventory, key)
-    applied = rolling_back.rollback(artifact, n, by=request.caller.actor, base_version=body.base_version, reason=body.reason)
+    applied = rolling_back.rollback(
+        artifact, n, by=request.caller.actor, base_version=body.base_version, reason=body.reason
+    )
     return applied_json(applied)
 
 

@@ -7,11 +7,15 @@ from console.models import User
 
 @dataclass(frozen=True)
 class Actor:
-    """``name`` is what audit rows keep ("" = the system, "token:NAME" for an agent); ``user`` is null for tokens and runs."""
+    """``name`` is what audit rows keep ("" = the system, "token:NAME" for an agent); ``user`` is null for tokens and runs.
+
+    ``claim`` is the row of the Idempotency-Key it acts under, so that the write itself marks it (`idempotency.wrote`).
+    """
 
     name: str = ""
     user: User | None = None
     request_id: str = ""
+    claim: int | None = None
 
     @property
     def is_person(self) -> bool:

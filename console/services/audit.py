@@ -3,6 +3,7 @@
 from typing import Any
 
 from console.models import AuditEvent
+from console.services import idempotency
 from console.services.actor import Actor
 
 
@@ -19,7 +20,7 @@ def record(
     reason: str = "",
     release: int | None = None,
 ) -> AuditEvent:
-    return AuditEvent.objects.create(
+    event = AuditEvent.objects.create(
         inventory=inventory,
         actor=by.name,
         action=action,
@@ -32,3 +33,6 @@ def record(
         request_id=by.request_id,
         release=release,
     )
+    if by.claim is not None:
+        idempotency.wrote(by.claim, event)
+    return event

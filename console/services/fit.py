@@ -388,6 +388,7 @@ def ensure_centre(inventory: Inventory, *, by: Actor) -> None:
     artifacts = active_artifacts(inventory)
     if not artifacts:
         raise Invalid("This inventory has no artifacts to fit.", hint="Import policies first.")
+    by = replace(by, claim=None)  # what is asked for comes after it
     texts = []
     for artifact in artifacts:
         current = artifact.texts.get(to_release__isnull=True)

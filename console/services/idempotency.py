@@ -1,6 +1,8 @@
 """Idempotency keys: the answer of a write is kept for 24 hours, so that a retry gets it instead of writing twice.
 
-A request that was refused or failed wrote nothing and leaves no record: its key may be used again.
+A request that was refused or failed wrote nothing and leaves no record: its key may be used again. The write marks the
+record in its own transaction: where the process dies before the answer is kept, a retry is answered from what was
+written.
 """
 
 import hashlib
@@ -11,7 +13,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import Q
 from django.utils import timezone
 
-from console.models import IdempotencyRecord
+from console.models import AuditEvent, IdempotencyRecord
 from console.services.errors import Conflict, Invalid
 
 KEPT = timedelta(hours=24)
@@ -28,11 +30,15 @@ class InFlight(Conflict):
 
 @dataclass(frozen=True)
 class Claim:
-    """The record that a request holds; ``answer`` is there when an earlier one was answered already."""
+    """The record that a request holds; ``answer`` is there when an earlier one was answered already.
+
+    ``written`` is the first audit row of what an earlier one wrote whose answer was lost.
+    """
 
     record: IdempotencyRecord
     status: int | None = None
     answer: bytes | None = None
+    written: AuditEvent | None = None
 
 
 def claim(*, caller: str, key: str, path: str, body: bytes) -> Claim:
@@ -60,9 +66,16 @@ def claim(*, caller: str, key: str, path: str, body: bytes) -> Claim:
             field="Idempotency-Key",
             hint="Use a new key for a new request.",
         )
+    if known.status is None and known.answer is not None:
+        return Claim(known, written=AuditEvent.objects.get(pk=known.answer["wrote"]))
     if known.status is None or known.answer is None:
         raise InFlight("A request with this Idempotency-Key is running.", hint="Wait for its answer, or ask again.")
     return Claim(known, known.status, known.answer["body"].encode())
+
+
+def wrote(record: int, event: AuditEvent) -> None:
+    """Mark the claim, inside the transaction of the write, with the first of its audit rows."""
+    IdempotencyRecord.objects.filter(pk=record, answer__isnull=True).update(answer={"wrote": event.pk})
 
 
 def keep(held: Claim, *, status: int, answer: bytes) -> None:
@@ -71,14 +84,14 @@ def keep(held: Claim, *, status: int, answer: bytes) -> None:
 
 
 def give_back(held: Claim) -> None:
-    """Nothing was written: the key is free again."""
-    IdempotencyRecord.objects.filter(pk=held.record.pk, status__isnull=True).delete()
+    """The key is free again, unless something was written under it."""
+    IdempotencyRecord.objects.filter(pk=held.record.pk, status__isnull=True, answer__isnull=True).delete()
 
 
 def _forget() -> None:
-    """Drop what is older than 24 hours, and claims whose request died."""
+    """Drop what is older than 24 hours, and claims whose request died before it wrote."""
     now = timezone.now()
-    old = Q(created_at__lt=now - KEPT) | Q(status__isnull=True, created_at__lt=now - ABANDONED)
+    old = Q(created_at__lt=now - KEPT) | Q(status__isnull=True, answer__isnull=True, created_at__lt=now - ABANDONED)
     rows = IdempotencyRecord.objects.filter(old)
     if rows.exists():  # a read is free; an empty DELETE would take SQLite's write lock
         rows.delete()

@@ -21,7 +21,7 @@ from console.models import Artifact, Change, Inventory, Polarity, Role, Source
 from console.permissions import Request, actor_of, require, wants_part
 from console.presenters import candidates as shown
 from console.presenters import labels
-from console.services import artifacts, candidates, curate, fit, idempotency
+from console.services import answered, artifacts, candidates, curate, fit, idempotency
 from console.services.candidates import Decided, Filters
 from console.services.curate import Applied
 from console.services.errors import Conflict, Invalid, Malformed, ServiceError
@@ -380,6 +380,11 @@ def _answered(request: Request, key: str) -> dict[str, Any] | None:
     if not request.POST.get("key"):
         return None
     held = idempotency.claim(**_held_as(request, key))
+    if held.written is not None:  # its answer was lost
+        found = answered.applied(answered.change_of(request.inventory, held.written))
+        record = _record(request, key, found)
+        idempotency.keep(held, status=200, answer=json.dumps(record).encode())
+        return record
     if held.answer is None:
         idempotency.give_back(held)
         return None
@@ -388,7 +393,7 @@ def _answered(request: Request, key: str) -> dict[str, Any] | None:
 
 
 def _once(request: Request, key: str, write: Callable[[], Applied]) -> dict[str, Any]:
-    held = idempotency.claim(**_held_as(request, key)) if request.POST.get("key") else None
+    request.claim = held = idempotency.claim(**_held_as(request, key)) if request.POST.get("key") else None
     try:
         record = _record(request, key, write())
     except BaseException:

@@ -16,7 +16,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 from console.models import Change, ClassifierVersion, Inventory, Role
 from console.permissions import Request, actor_of, require, wants_part
 from console.presenters import labels
-from console.services import artifacts, curate, fit, idempotency, workbench
+from console.services import answered, artifacts, curate, fit, idempotency, workbench
 from console.services.curate import Applied
 from console.services.errors import Conflict, Invalid, Malformed
 from console.services.fit import Basis
@@ -123,8 +123,13 @@ def once(request: Request, write: Callable[[], Applied]) -> Done:
     if held.answer is not None:
         request.inventory.refresh_from_db(fields=["release", "live_release"])
         return Done(json.loads(held.answer))
+    request.claim = held
     try:
-        done = _record(write(), request)
+        if held.written is None:
+            done = _record(write(), request)
+        else:  # its answer was lost
+            found = answered.applied(answered.change_of(request.inventory, held.written))
+            done = Done(_record(found, request).record)
     except BaseException:
         idempotency.give_back(held)
         raise
