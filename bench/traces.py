@@ -1,7 +1,8 @@
-"""Evidence plans: `TRACES_DATA=… python -m bench.traces [PLAN.toml] [--to DIR] [--fit]`, or BENCH_DATA with a folder `traces`.
+"""Evidence plans: `TRACES_DATA=… python -m bench.traces [PLAN.toml] [--to DIR]`, or BENCH_DATA with a folder `traces`.
 
 Prints what docs/traces.md quotes, by default of `bench/traces_airline.toml`; `bench/traces_sq.toml` runs on each judged set
-of BENCH_DATA. `--to` writes the bundle; `--fit` measures one adapter fit instead. Without data one line says so.
+of BENCH_DATA. `--to` writes the bundle; `--fit` measures one adapter fit instead, `--assignments N` what N other seeds of the
+folds give to methods without a fit. Without data one line says so.
 """
 
 from __future__ import annotations
@@ -30,9 +31,12 @@ from sq_core.encoders import get_encoder
 from sq_core.evidence.bundle import Bundle, export_evidence
 from sq_core.evidence.comparing import comparison_of
 from sq_core.evidence.fitting import AdapterConfig, fit_state_adapter
+from sq_core.evidence.inputs import prepare, trace_set
+from sq_core.evidence.measuring import measure
 from sq_core.evidence.plan import EvidencePlan, read_plan
 from sq_core.evidence.run import run_evidence
 from sq_core.evidence.sources import read_file, read_sources
+from sq_core.evidence.splits import group_folds
 from sq_core.evidence.sq import SqInputs, run_sq_evidence
 from sq_core.ranking.contrastive import ContrastiveBatch, fit_adapter
 
@@ -101,6 +105,9 @@ def main() -> None:
     parser.add_argument("plan", nargs="?", type=Path, default=PLAN)
     parser.add_argument("--to", type=Path)
     parser.add_argument("--fit", action="store_true")
+    parser.add_argument(
+        "--assignments", type=int, metavar="N", help="what other assignments of tasks to folds would give"
+    )
     options = parser.parse_args()
     plan = read_plan(options.plan)
     if plan.system == "sq":
@@ -111,8 +118,8 @@ def main() -> None:
         print("traces: skipped (neither TRACES_DATA nor BENCH_DATA names a folder of traces)")
         return
     cache = FileCache(CACHE)
-    if options.fit:
-        fit(plan, folder, cache)
+    if options.fit or options.assignments:
+        fit(plan, folder, cache) if options.fit else assignments(plan, folder, cache, options.assignments)
         return
     began = time.perf_counter()
     for source in plan.sources:
@@ -170,7 +177,7 @@ def show(bundle: Bundle, plan: EvidencePlan) -> None:
     print(f"\n{bundle.scorecards[0]['rows']} rows, {bundle.scorecards[0]['sessions']} sessions, "
           f"{bundle.scorecards[0]['groups']} groups ({plan.rows.group_by})")  # fmt: skip
     for record in bundle.comparisons:
-        print(comparison_of(record))
+        print(f"{record['check']}: {comparison_of(record['comparison'])}")
     show_verdicts(bundle)
 
 
@@ -201,6 +208,23 @@ def fit(plan: EvidencePlan, folder: Path, cache: FileCache) -> None:
     print(f"random, {rows} rows x {candidates} candidates, all columns: {time.perf_counter() - began:.1f} s")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(f"equal bytes: {same}; peak memory of the process {peak:.0f} MiB")
+
+
+def assignments(plan: EvidencePlan, folder: Path, cache: FileCache, number: int) -> None:
+    """Lowest and highest MRR (mean of folds) and coverage over seeds of the folds, of methods that need no fit."""
+    source = next(each for each in plan.sources if each.role == "main")
+    given = trace_set(read_file(folder / source.path), plan.rows)
+    data, _ = prepare(given, get_encoder(plan.encoder), cache=cache, response_chars=plan.settings.response_chars)
+    methods = ("prior", "reset", "copy")
+    found: dict[tuple[str, str], list[float]] = {}
+    for seed in range(number):
+        parts = group_folds(data.rows, folds=plan.folds, seed=seed, by=plan.split_by)
+        measured = measure(data, parts, plan.settings, methods, target_mode="field", seed=seed)
+        for card in measured.records():
+            found.setdefault((card["method"], card["world"]), []).append(card["mrr_mean_of_folds"])
+            found.setdefault(("coverage", card["world"]), []).append(card["coverage"])
+    for (name, world), values in found.items():
+        print(f"{name:10s} {world:12s} {min(values):.3f} to {max(values):.3f} over {number} seeds")
 
 
 def random_batch(rows: int, candidates: int, d: int = 384) -> ContrastiveBatch:

@@ -168,13 +168,16 @@ def _transfer(context: CheckContext, planned: CheckPlan) -> Check:
     detail = "; ".join(
         f"{cell.source} → {cell.target}: MRR {cell.mrr:.3f}, coverage {cell.coverage:.3f}, ratio "
         + ("none" if cell.ratio is None else f"{cell.ratio:.2f}")
+        + f", reset {cell.baseline:.3f}"
         for cell in across
     )
     figures = {"matrix": [asdict(cell) for cell in cells], "at_least": least}
     if min(cell.groups for cell in cells) < ENOUGH:
         return Check(planned.id, planned.kind, "not run", f"too few groups for inference: {detail}", figures)
-    holds = all(cell.ratio is not None and cell.ratio >= least for cell in across)
-    return Check(planned.id, planned.kind, "holds" if holds else "fails", f"{detail}; at least {least}", figures)
+    holds = all(cell.ratio is not None and cell.ratio >= least and cell.mrr > cell.baseline for cell in across)
+    return Check(
+        planned.id, planned.kind, "holds" if holds else "fails", f"{detail}; at least {least}, and above reset", figures
+    )
 
 
 def _boundary(context: CheckContext, planned: CheckPlan) -> Check:

@@ -89,7 +89,11 @@ def run_evidence(
         inputs=_inputs(plan, sets, data, measured, encoder),
         contract=contract_of(plan, sets, data),
         scorecards=measured.records(),
-        comparisons=[each.figures["comparison"] for each in checks if "comparison" in each.figures],
+        comparisons=[
+            {"check": each.id, "kind": each.kind, "comparison": each.figures["comparison"]}
+            for each in checks
+            if "comparison" in each.figures
+        ],
         checks=[asdict(each) for each in checks],
         claims=[claim_record(each) for each in judge_claims(plan.claims, checks)],
         fits=measured.fits(),

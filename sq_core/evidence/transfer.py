@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -21,6 +21,7 @@ FRACTIONS = (0.5, 0.2, 0.3)
 class TransferCell:
     """Fitted on `source`, run on `target`; ratio to the target's own fit (None when that is 0).
 
+    baseline: MRR of ``reset`` on the same rows, which needs no fit: what does not beat it was not carried over.
     gate: the numbers tuned on `source`; gamma: the decay it was fitted with.
     """
 
@@ -32,6 +33,7 @@ class TransferCell:
     groups: int
     coverage: float
     mrr: float
+    baseline: float
     ratio: float | None
     gate: dict[str, float]
     gamma: float
@@ -69,13 +71,7 @@ def transfer_matrix(
 def with_ratios(cells: Sequence[TransferCell]) -> tuple[TransferCell, ...]:
     """The cells with their ratio to the target's own."""
     own = {cell.target: cell.mrr for cell in cells if cell.source == cell.target}
-    return tuple(
-        TransferCell(
-            cell.source, cell.target, cell.method, cell.world, cell.rows, cell.groups, cell.coverage, cell.mrr,
-            ratio(cell.mrr, own[cell.target]), cell.gate, cell.gamma,
-        )
-        for cell in cells
-    )  # fmt: skip
+    return tuple(replace(cell, ratio=ratio(cell.mrr, own[cell.target])) for cell in cells)
 
 
 def _cell(
@@ -94,6 +90,7 @@ def _cell(
         groups=len({data.rows[at].group_id for at in parts.test.tolist()}),
         coverage=float(np.isfinite(ranks).mean()),
         mrr=float(reciprocal(ranks).mean()),
+        baseline=float(reciprocal(fold.ranks("reset", parts.test, world)).mean()),
         ratio=None,
         gate=fold.gate(base, kind, world).describe() if gated else {},
         gamma=settings.aggregation.gamma,

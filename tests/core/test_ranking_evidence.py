@@ -189,7 +189,7 @@ def test_a_recorded_rewriter_is_keyed_by_the_prefix_and_counts_its_tokens():
 def test_x41_the_ratio_to_the_targets_own_fit():
     def cell(source, target, mrr):
         return TransferCell(
-            source, target, "state+prior:tuned", "all_splits", 10, 6, 1.0, mrr, None, {"lambda": 0.1}, 0.6
+            source, target, "state+prior:tuned", "all_splits", 10, 6, 1.0, mrr, 0.3, None, {"lambda": 0.1}, 0.6
         )
 
     found = with_ratios([cell("A", "B", 0.40), cell("B", "B", 0.50), cell("A", "A", 0.0), cell("B", "A", 0.1)])
@@ -367,7 +367,7 @@ def test_a_run_measures_every_method_in_both_worlds_with_coverage(bundle):
         and card["mrr"] <= card["coverage"] + 1e-9
         for card in bundle.scorecards
     )
-    assert all("coverage" in each for each in bundle.comparisons)
+    assert all("coverage" in each["comparison"] for each in bundle.comparisons)
     assert {tuple(each["id"] for each in bundle.checks)} == {
         ("state-reset", "shuffled", "rewriter", "prior", "opaque", "permuted", "unseen", "transfer", "far")
     }  # fmt: skip
@@ -391,6 +391,7 @@ def test_what_the_checks_found(bundle):
         itertools.product(("model-a", "model-b"), repeat=2)
     )
     assert outcome["transfer"]["outcome"] == "holds"
+    assert all(cell["mrr"] > cell["baseline"] for cell in outcome["transfer"]["figures"]["matrix"])
     assert outcome["far"]["figures"]["far"]["configs"] == ["far"]
     assert [each["verdict"] for each in bundle.claims][1] == "supported"
     assert bundle.claims[0]["permits"]
