@@ -48,3 +48,11 @@ def test_every_case_of_the_specification_has_a_test():
         for first, last in re.findall(r"def test_x(\d+)_to_x(\d+)_", text):
             found |= set(range(int(first), int(last) + 1))
     assert sorted(set(range(1, 56)) - found) == []
+
+
+def test_every_ranking_method_is_documented_once_and_no_other():
+    from sq_core.ranking.methods import METHODS
+
+    text = (Path(__file__).resolve().parents[2] / "docs/traces.md").read_text(encoding="utf-8")
+    section = text.split("## Methods")[1].split("\n## ")[0]
+    assert sorted(re.findall(r"^\| `([^`]+)` \|", section, re.MULTILINE)) == sorted(METHODS)
