@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sq_core.causal.coupling import couple
 from sq_core.causal.prefix import HistoryItem, PrefixReport, PrefixRow, build_all, build_prefixes
@@ -211,7 +213,7 @@ def test_the_agent_does_not_see_the_users_own_tools():
     (only,) = build_prefixes(whole, target_mode="whole")[0]
     assert (only.query_message_index, only.history) == (0, ())
     assert observed_text(whole.messages, 4) == "my phone is broken"
-    assert observed_text(whole.messages, 6) == 'my phone is broken\nok'
+    assert observed_text(whole.messages, 6) == "my phone is broken\nok"
 
 
 def test_a_trace_is_made_of_a_conversation():
@@ -313,3 +315,35 @@ def test_the_report_adds_up_over_traces():
     rows, report = build_all([trace(*A, trace_id="a"), trace(*A, trace_id="b")], target_mode="whole")
     assert (len(rows), report.traces, report.calls) == (6, 2, 6)
     assert PrefixReport().loop_rate == 0.0
+
+
+@st.composite
+def traces(draw):
+    """Sessions with parallel, late and unanswered calls, and ids that come again."""
+    messages, waiting = [user("go")], []
+    for _ in range(draw(st.integers(0, 12))):
+        kind = draw(st.sampled_from(["user", "text", "call", "answer", "hidden"]))
+        if kind == "call":
+            names = draw(st.lists(st.sampled_from("xyz"), min_size=1, max_size=3, unique=True))
+            messages.append(
+                asks(*(call("tool", {"a": [draw(st.integers(0, 2)) for _ in "ab"]}, name) for name in names))
+            )
+            waiting += names
+        elif kind == "answer" and waiting:
+            name = waiting.pop(draw(st.integers(0, len(waiting) - 1)))
+            messages.append(answer(f"r{len(messages)}", name))
+        elif kind == "hidden":
+            messages.append(answer("hidden", requestor="user"))
+        else:
+            messages.append(user("more") if kind == "user" else {"role": "assistant", "content": "hm"})
+    return trace(*messages)
+
+
+@given(traces(), st.sampled_from(["whole", "field"]))
+def test_every_prefix_of_any_trace_is_stable(whole, mode):
+    rows, report = build_prefixes(whole, target_mode=mode)
+    assert unstable(whole, rows, target_mode=mode) == []
+    assert len({each.row_id for each in rows}) == len(rows) == report.rows
+    for each in rows:
+        assert all(item.response is None or item.response_message_index is not None for item in each.history)
+        assert each.target not in each.siblings
