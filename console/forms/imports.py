@@ -39,21 +39,18 @@ class ImportForm(forms.Form):
     def __init__(self, data: Mapping[str, Any] | None, *, guess: Mapping[str, Any], technical: bool = False) -> None:
         known = guess.get("what") or ""
         guessed = {"what": known, "encoding": guess.get("encoding", "utf-8"), "format": ""}
-        asked = dict(data.items()) if data else {}
-        super().__init__({**guessed, **asked})
+        values = {**guessed, **(dict(data.items()) if data else {})}
+        self.chosen = bool(values["what"])
+        super().__init__(values if data or known else None, initial=guessed)  # what nobody was asked yet is no error
         choices = [(name, label.text(technical=technical)) for name, label in WHATS.items()]
         self.fields["what"].choices = [*([] if known else [("", _("Choose …"))]), *choices]  # type: ignore[attr-defined]
         self.fields["source"].choices = [  # type: ignore[attr-defined]
             ("", _("As the file says; else lists by AI, single rows by people")),
             *((name, labels.term(name, technical=technical)) for name in Source.values),
         ]
-        takes = OPTIONS.get(str(self.data.get("what")), ())
+        takes = OPTIONS.get(str(values["what"]), ())
         for name in {"format", "source", "rubric"} - set(takes):
             del self.fields[name]
-
-    @property
-    def chosen(self) -> bool:
-        return bool(self.data.get("what"))
 
     def options(self) -> dict[str, Any]:
         """What the importer takes beside the kind; of a valid form."""

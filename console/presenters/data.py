@@ -63,7 +63,15 @@ class File:
     about: str
     run: Run | None  # its newest import
     state: State | None
+    came: str  # what its newest import brought
     until: datetime | None  # when it is erased; None while an import of it goes on
+
+    @property
+    def badge(self) -> str:
+        """Of its import: one that could use nothing has not gone well, complete as it is."""
+        if self.run and _used_nothing(self.run.result or {}):
+            return "warn"
+        return self.state.badge if self.state else ""
 
     @property
     def erasable(self) -> bool:
@@ -99,7 +107,31 @@ def _file(upload: Upload, run: Run | None, technical: bool) -> File:
     state = run_words.state(run, runs.progress(run), technical=technical) if run else None
     ended = run.finished_at if run else upload.at
     until = ended + timedelta(days=settings.UPLOAD_KEPT_DAYS) if ended and (run is None or run.ended) else None
-    return File(upload, what(upload.guess.get("what", ""), technical=technical), about(upload), run, state, until)
+    seems, came = what(upload.guess.get("what", ""), technical=technical), _came(run.result or {}) if run else ""
+    return File(upload, seems, about(upload), run, state, came, until)
+
+
+def _came(result: Json) -> str:
+    """ "13 new, 4 rejected"."""
+    if "read" not in result:
+        return ""
+    counts = (
+        (result["stored"], _("%(n)s new")),
+        (result["updated"], _("%(n)s changed")),
+        (result["grown"], _("%(n)s grown")),
+        (result["rejected"], _("%(n)s rejected")),
+    )
+    parts = [words % {"n": figure(n)} for n, words in counts if n]
+    return ", ".join(parts) if result["stored"] + result["updated"] + result["grown"] else _nothing(parts)
+
+
+def _used_nothing(result: Json) -> bool:
+    used = sum(result.get(name, 0) for name in ("stored", "updated", "grown", "duplicates"))
+    return bool(result.get("rejected")) and not used
+
+
+def _nothing(parts: Sequence[str]) -> str:
+    return ", ".join([_("nothing new"), *parts])
 
 
 def about(upload: Upload) -> str:
@@ -129,16 +161,11 @@ class Row:
     badge: str
     cells: list[Cell]
 
-    @property
-    def text(self) -> Cell | None:
-        """What the row says, where it is more than a few words."""
-        return next((cell for cell in self.cells if cell.css == "quote"), None)
-
 
 @dataclass(frozen=True)
 class Look:
     rows: list[Row]
-    heads: list[str]
+    heads: list[tuple[str, str]]  # words, class
     more: bool
     counts: list[tuple[int, str, str]]  # number, words, badge
 
@@ -157,7 +184,7 @@ def look(found: Preview, kind: str) -> Look:
     ]
     full = next((row.cells for row in rows if row.cells), [])
     counts = [(found.count(name), str(words), badge) for name, (words, badge) in OUTCOMES.items() if found.count(name)]
-    return Look(rows, [cell.head for cell in full], found.more, counts)
+    return Look(rows, [(cell.head, "num" if "num" in cell.css else "") for cell in full], found.more, counts)
 
 
 def _clip(text: str) -> str:
@@ -186,10 +213,10 @@ def _conversation(record: Any) -> list[Cell]:
     first = record.messages[turns[0]].content if turns else ""
     return [
         Cell(_("Id"), record.external_id, "mono"),
-        Cell(_("Start"), f"{record.started_at:%Y-%m-%d %H:%M}" if record.started_at else "–", "nowrap"),
+        Cell(_("Start"), f"{record.started_at:%Y-%m-%d %H:%M}" if record.started_at else "–", "nowrap wide"),
         Cell(_("Messages"), figure(len(record.messages)), "num"),
-        Cell(_("Of the customer"), figure(len(turns)), "num"),
-        Cell(_("The first"), _clip(first) or _("The customer says nothing in it."), "quote"),
+        Cell(_("By the customer"), figure(len(turns)), "num wide"),
+        Cell(_("Customer's first message"), _clip(first) or _("The customer says nothing in it."), "quote"),
     ]
 
 
@@ -211,9 +238,8 @@ _CELLS = {
 # -------------------------------------------------------------------------------------------------------------- report
 @dataclass(frozen=True)
 class Report:
-    """What an import did, in words. ``stats`` are (number, words, class of the figure)."""
+    """What an import did. ``stats`` are (number, words, class of the figure)."""
 
-    sentence: str
     stats: list[tuple[str, str, str]]
     what: str
     errors: list[Json]
@@ -231,17 +257,16 @@ def report(run: Run, *, technical: bool = False) -> Report | None:
     if "read" not in found:
         return None
     upload = Upload.objects.filter(inventory=run.inventory_id, public_id=found["upload"]).first()
-    changed = found["stored"] + found["updated"] + found["grown"]
     stats = [
+        (figure(found["read"]), _read(found["what"], found["read"], technical), ""),
         (figure(found["stored"]), _("new"), ""),
         (figure(found["updated"]), _("with another text") if found["what"] == "artifacts" else _("taken into use"), ""),
         (figure(found["grown"]), _("grown"), ""),
         (figure(found["duplicates"]), _("known already"), ""),
         (figure(found["rejected"]), _("rejected"), "text-bad" if found["rejected"] else ""),
     ]
-    always = (_("new"), _("known already"), _("rejected"))
+    always = (stats[0][1], _("new"), _("known already"), _("rejected"))
     return Report(
-        sentence=_read(found["what"], found["read"], technical),
         stats=[stat for stat in stats if stat[0] != "0" or stat[1] in always],
         what=found["what"],
         errors=list(found["errors"]),
@@ -249,7 +274,7 @@ def report(run: Run, *, technical: bool = False) -> Report | None:
         listed=found["listed"],
         replaced=found["replaced_characters"],
         again=found["again"],
-        nothing=bool(found["rejected"]) and not changed and not found["duplicates"],
+        nothing=_used_nothing(found),
         release=found.get("release"),
         upload=upload if upload and upload.readable else None,
     )
@@ -258,16 +283,15 @@ def report(run: Run, *, technical: bool = False) -> Report | None:
 def _read(name: str, n: int, technical: bool) -> str:
     match name:
         case "artifacts":
-            said = ngettext("%(n)s policy, skill or tool read", "%(n)s policies, skills and tools read", n)
+            return ngettext("policy, skill or tool read", "policies, skills and tools read", n)
         case "exemplars" if technical:
-            said = ngettext("%(n)s exemplar read", "%(n)s exemplars read", n)
+            return ngettext("exemplar read", "exemplars read", n)
         case "exemplars":
-            said = ngettext("%(n)s example read", "%(n)s examples read", n)
+            return ngettext("example read", "examples read", n)
         case "conversations":
-            said = ngettext("%(n)s conversation read", "%(n)s conversations read", n)
+            return ngettext("conversation read", "conversations read", n)
         case _:
-            said = ngettext("%(n)s score read", "%(n)s scores read", n)
-    return said % {"n": figure(n)}
+            return ngettext("score read", "scores read", n)
 
 
 # ------------------------------------------------------------------------------------------------------------- exports

@@ -84,7 +84,7 @@ def _kind(row: Mapping[str, Any]) -> tuple[What, str] | None:
         return "exemplars", "jsonl"
     if row.keys() & {"signals", "anti_signals"}:
         return "exemplars", "jsonl"
-    if "text" in row and row.keys() & {"id", "name", "kind"}:
+    if isinstance(row.get("text"), str) and row.keys() & {"id", "name", "kind"}:
         return "artifacts", "jsonl"
     return None
 

@@ -1,6 +1,7 @@
 """Every page in both themes and at both widths: nothing for axe, for the Content-Security-Policy or on the console, no
 sideways scrolling on a phone. Screenshots are kept in var/screenshots."""
 
+import io
 import re
 from collections.abc import Callable
 from typing import Any
@@ -8,8 +9,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from console.models import Change, ReviewQueue
-from console.services import artifacts, curate, inventories, review_items, review_queues, run_work, runs
+from console.models import Change, ReviewQueue, Run, Upload
+from console.services import artifacts, curate, inventories, review_items, review_queues, run_work, runs, uploads
 from console.services.actor import person
 from console.services.plan import Step
 from console.services.review_build import Asked
@@ -66,6 +67,12 @@ def addresses(sample: Sample) -> list[tuple[str, str, str]]:
         ("release-diff", "publisher", f"{home}/releases/{number - 4}...{number}/"),
         ("release-rollback", "publisher", f"{home}/releases/{number - 1}/rollback/"),
         ("go-live", "publisher", f"{home}/releases/{number - 1}/go-live/"),
+        ("data", "publisher", f"{home}/data/"),
+        ("data-seen", "viewer", f"{home}/data/"),
+        ("data-look", "publisher", f"{home}/data/uploads/{Upload.objects.get().public_id}/"),
+        ("data-report", "publisher", f"{home}/runs/{Run.objects.get(kind='import').public_id}/"),
+        ("data-export", "publisher", f"{home}/data/export/"),
+        ("data-freeze", "publisher", f"{home}/data/freeze/?release=2"),
         ("start", "publisher", "/start/"),
         ("profile", "publisher", "/profile/"),
         ("api", "publisher", "/api/v1/docs"),
@@ -88,6 +95,10 @@ def lived_in(sample: Sample) -> None:
     sample.inventory.refresh_from_db()
     run = runs.create_run(sample.inventory, "mine", by=by, scope={"artifacts": [KEY]})
     run_work.work(run.pk)
+    rows = b'{"id": "new-1", "messages": [{"role": "user", "content": "hello"}]}\n{"id": "new-2"}\n{broken\n'
+    upload = uploads.store_upload(sample.inventory, io.BytesIO(rows), name="march.jsonl", by=by)[0]
+    params = {"what": "conversations", "upload": upload.public_id}
+    run_work.work(runs.create_run(sample.inventory, "import", by=by, params=params).pk)
     reviewed(sample)
 
 
