@@ -1,11 +1,13 @@
 """Who may do what: a ladder of roles per inventory, asked before a view calls a service. Services do not ask."""
 
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, cast
 from urllib.parse import urlencode
 
+from django.db import OperationalError
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import reverse
@@ -13,11 +15,13 @@ from django_htmx.middleware import HtmxDetails
 
 from console.models import Inventory, Membership, Role, User
 from console.services.actor import Actor, person
+from console.services.database_trouble import as_refusal
 from console.services.errors import Conflict, NotFound, ServiceError
 from console.services.idempotency import Claim
 
 P = ParamSpec("P")
 LAST = "inventory"  # in the session
+logger = logging.getLogger(__name__)
 
 
 class Request(HttpRequest):
@@ -100,7 +104,17 @@ def failed(request: HttpRequest, error: ServiceError) -> HttpResponse:
         raise Http404(error.message) from error
     part = "_ui/merge_card.html" if isinstance(error, Conflict) else "_ui/error.html"
     page = "errors/409.html" if isinstance(error, Conflict) else "errors/refused.html"
-    return render(request, part if wants_part(request) else page, {"error": error}, status=error.status)
+    response = render(request, part if wants_part(request) else page, {"error": error}, status=error.status)
+    if (after := getattr(error, "retry_after", None)) is not None:
+        response["Retry-After"] = str(after)
+    return response
+
+
+def refused_by_database(request: HttpRequest, error: OperationalError) -> HttpResponse:
+    """503 for a lock that was not to be had, a deadlock, a server that is away; where this fails too, the page of
+    `views.errors` answers."""
+    logger.error("%s %s failed", request.method, request.path, exc_info=error)
+    return failed(request, as_refusal(error))
 
 
 def require(
@@ -109,7 +123,7 @@ def require(
     """``@require(Role.AUTHOR) def view(request, inventory, …)``: URLs give ``inv``, views get the Inventory.
 
     An inventory one is not a member of does not exist: 404, as for a wrong address.
-    A ServiceError that the view lets through is answered here.
+    A ServiceError that the view lets through is answered here, and a database that refuses.
     """
 
     def decorate(
@@ -133,6 +147,8 @@ def require(
                 return view(request, inventory, *args, **kwargs)
             except ServiceError as error:
                 return failed(request, error)
+            except OperationalError as error:
+                return refused_by_database(request, error)
 
         inner.needed = needed  # type: ignore[attr-defined]  # what the tests walk over
         return inner
@@ -155,6 +171,8 @@ def signed_in(view: Callable[Concatenate[Request, P], HttpResponseBase]) -> Call
             return view(request, *args, **kwargs)
         except ServiceError as error:
             return failed(request, error)
+        except OperationalError as error:
+            return refused_by_database(request, error)
 
     inner.needed = None  # type: ignore[attr-defined]
     return inner

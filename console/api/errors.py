@@ -16,8 +16,8 @@ from ninja.errors import HttpError, ValidationError
 
 from console.api import idempotency
 from console.api.rendering import dotted, render
-from console.services.database_trouble import database_trouble
-from console.services.errors import Conflict, Invalid, Malformed, NotFound, ServiceError, TooLarge, Unavailable
+from console.services.database_trouble import as_refusal
+from console.services.errors import Conflict, Invalid, Malformed, NotFound, ServiceError, TooLarge
 
 logger = logging.getLogger(__name__)
 View = Callable[..., HttpResponseBase]
@@ -35,12 +35,6 @@ class MethodNotAllowed(ServiceError):
 
 class Broken(ServiceError):
     status, code = 500, "internal"
-
-
-class Busy(Unavailable):
-    """The database is locked or away: the same request may well succeed in a moment."""
-
-    retry_after = 1
 
 
 def answer(request: HttpRequest, error: ServiceError) -> HttpResponse:
@@ -77,18 +71,9 @@ def as_service_error(error: Exception) -> ServiceError:
         case UnreadablePostError():
             return Malformed("The request's body ended early.", hint="Send it again.")
         case OperationalError():
-            return _refused_by_database(error)
+            return as_refusal(error)
         case _:
             return Broken("Something went wrong on our side.", hint="Report it with the request id.")
-
-
-def _refused_by_database(error: OperationalError) -> Unavailable:
-    trouble = database_trouble(error)
-    if trouble.full:
-        return Unavailable("The server's disk is full.", hint="Nothing was written. Its operator has to free space.")
-    if not trouble.passing:
-        return Unavailable("The database cannot be used as it is.", hint="Its operator finds the reason in the log.")
-    return Busy("The database is busy or away.", hint="Nothing was written. Try again in a moment.")
 
 
 def _invalid(error: ValidationError) -> Invalid:

@@ -4,7 +4,9 @@ import errno
 from dataclasses import dataclass
 
 from django.conf import settings
-from django.db import DatabaseError, connection
+from django.db import DatabaseError, OperationalError, connection
+
+from console.services.errors import Busy, DatabaseRefused, Unavailable
 
 
 @dataclass(frozen=True)
@@ -16,6 +18,8 @@ class Trouble:
     passing: bool = False
     full: bool = False
 
+
+WHOLE = "A write happens whole or not at all."
 
 # What SQLite says, and PostgreSQL's condition codes; the first that fits decides.
 _FULL = ("disk is full", "no space left", "53100")
@@ -48,6 +52,18 @@ def database_trouble(error: DatabaseError) -> Trouble:
     if any(sign in heard for sign in _AWAY):
         return Trouble(said, "See that the server of DATABASE_URL runs and takes this user.", passing=True)
     return Trouble(said, f"The database is {place} ({_setting()}).", passing=True)
+
+
+def as_refusal(error: OperationalError) -> Unavailable:
+    """The same for whoever sent the request, on a page or through the API."""
+    trouble = database_trouble(error)
+    if trouble.full:
+        return DatabaseRefused("The server's disk is full.", hint=f"{WHOLE} Its operator has to free space.")
+    if not trouble.passing:
+        return DatabaseRefused(
+            "The database cannot be used as it is.", hint="Its operator finds the reason in the log."
+        )
+    return Busy("The database is busy or away.", hint=f"{WHOLE} Try again in a moment.")
 
 
 def file_trouble(error: OSError) -> Trouble:

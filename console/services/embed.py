@@ -34,7 +34,7 @@ class StillEmbedding(Unavailable):
     def __init__(self, count: int) -> None:
         super().__init__(
             f"{count} examples of this policy are still being embedded.",
-            hint="Nothing was written. The worker is about them; try again in a moment.",
+            hint="The worker is about them; try again in a moment.",
         )
 
 

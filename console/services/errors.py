@@ -4,6 +4,7 @@
 class ServiceError(Exception):
     status = 500
     code = "error"
+    wrote_nothing = True  # which pages say
 
     def __init__(self, message: str, *, field: str = "", hint: str = "") -> None:
         super().__init__(message)
@@ -30,6 +31,18 @@ class Unavailable(ServiceError):
     """A needed part (the encoder, say) is away; nothing was written."""
 
     status, code = 503, "unavailable"
+
+
+class DatabaseRefused(Unavailable):
+    """It may have refused what comes after the write: a page's own questions."""
+
+    wrote_nothing = False
+
+
+class Busy(DatabaseRefused):
+    """The database is locked or away: the same request may well succeed in a moment."""
+
+    retry_after = 1
 
 
 class Conflict(ServiceError):

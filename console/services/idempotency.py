@@ -6,16 +6,18 @@ written.
 """
 
 import hashlib
+import logging
 from dataclasses import dataclass
 from datetime import timedelta
 
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, OperationalError, transaction
 from django.db.models import Q
 from django.utils import timezone
 
 from console.models import AuditEvent, IdempotencyRecord
 from console.services.errors import Conflict, Invalid
 
+logger = logging.getLogger(__name__)
 KEPT = timedelta(hours=24)
 ABANDONED = timedelta(minutes=2)  # longer than any request runs: whoever held the key then is gone
 KEY_LIMIT = 200
@@ -79,8 +81,14 @@ def wrote(record: int, event: AuditEvent) -> None:
 
 
 def keep(held: Claim, *, status: int, answer: bytes) -> None:
-    """Keep a successful answer, byte for byte (as text: a database may reorder the keys of JSON)."""
-    IdempotencyRecord.objects.filter(pk=held.record.pk).update(status=status, answer={"body": answer.decode()})
+    """Keep a successful answer, byte for byte (as text: a database may reorder the keys of JSON).
+
+    What was written stands and is answered, whether the database takes this or not: a retry is answered from the mark.
+    """
+    try:
+        IdempotencyRecord.objects.filter(pk=held.record.pk).update(status=status, answer={"body": answer.decode()})
+    except OperationalError as error:
+        logger.warning("the answer under a key could not be kept: %s", error)
 
 
 def give_back(held: Claim) -> None:

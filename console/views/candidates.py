@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+from django.db import OperationalError
 from django.http import HttpResponse, HttpResponseRedirect, QueryDict
 from django.shortcuts import render
 from django.template.loader import render_to_string
@@ -24,6 +25,7 @@ from console.presenters import labels
 from console.services import answered, artifacts, candidates, curate, fit, idempotency
 from console.services.candidates import Decided, Filters
 from console.services.curate import Applied
+from console.services.database_trouble import as_refusal
 from console.services.errors import Conflict, Invalid, Malformed, ServiceError
 from console.services.idempotency import InFlight
 from console.services.impact import Impact
@@ -350,9 +352,9 @@ def apply(request: Request, inventory: Inventory) -> HttpResponse:
             look = _look(request, mine)
             look.error, look.newer = error, _newer(artifact, error)
             refused.append(look)
-        except ServiceError as error:
+        except (ServiceError, OperationalError) as error:  # what was decided on other policies stands
             look = _look(request, mine)
-            look.error = error
+            look.error = error if isinstance(error, ServiceError) else as_refusal(error)
             refused.append(look)
     if refused:
         return _refused(request, refused, done)

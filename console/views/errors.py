@@ -1,10 +1,16 @@
 """The pages of failures that no view answers (a stale form's is templates/403_csrf.html). The API has its own."""
 
+import sys
+
 from django.conf import settings
 from django.core.exceptions import DisallowedHost, RequestDataTooBig
+from django.db import OperationalError
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils.translation import gettext as _
+
+from console.services.database_trouble import as_refusal
+from console.services.errors import Busy
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
@@ -31,5 +37,13 @@ def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
-    """No context processors here: whatever broke may be among them."""
-    return render(None, "errors/500.html", {"request_id": getattr(request, "request_id", "")}, status=500)
+    """No context processors here: whatever broke may be among them. A database that refuses is 503, wherever it did."""
+    context: dict[str, object] = {"request_id": getattr(request, "request_id", "")}
+    error = sys.exc_info()[1]
+    if not isinstance(error, OperationalError):
+        return render(None, "errors/500.html", context, status=500)
+    known = as_refusal(error)
+    response = render(None, "errors/503.html", context | {"error": known}, status=known.status)
+    if isinstance(known, Busy):
+        response["Retry-After"] = str(known.retry_after)
+    return response

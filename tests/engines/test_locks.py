@@ -4,17 +4,19 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import pytest
 from django.db import connection, connections, transaction
 
 from console.models import Artifact, ClassifierVersion, Exemplar, Inventory, Release
-from console.services import artifacts, curate, fit, inventories, releases
+from console.services import artifacts, curate, embed, fit, inventories, releases
 from console.services.actor import SYSTEM
 from console.services.errors import ServiceError
 from console.services.plan import Step
 from console.services.revision import lock_artifact
 from tests import make
+from tests.web.api import Api
 
 pytestmark = [pytest.mark.engines, pytest.mark.django_db(transaction=True)]
 Act = Callable[[], object]
@@ -156,6 +158,30 @@ def test_a_row_that_points_at_what_is_locked_is_written_at_once(postgresql_only:
     with transaction.atomic():
         lock_artifact(world.cancel)
         Thread(insert).end()
+
+
+def test_a_lock_that_is_not_to_be_had_is_503_for_pages_and_calls(signed_in: Any) -> None:
+    world = make.world()
+    author, api = signed_in(world.author), Api(world.inventory)
+    page = "/i/tiny/policies/cancel-order/exemplars/apply/"
+    form = {"steps": '[{"action": "add", "text": "call it off", "polarity": "signal"}]', "base_version": "1"}
+    form |= {"key": "k" * 36, "reason": "so"}
+    body = {"text": "stop the parcel", "polarity": "signal", "base_version": 1}
+    before = (Release.objects.count(), Exemplar.objects.count())
+    decided = embed.vectors(embed.encoder_for(world.inventory), ["call it off", "stop the parcel"])
+    assert len(decided) == 2  # what is left to do needs the lock only
+    with holding(world.inventory), connection.cursor() as cursor:
+        sqlite = connection.vendor == "sqlite"
+        cursor.execute("PRAGMA busy_timeout = 200" if sqlite else "SET lock_timeout = '200ms'")
+        try:
+            answers = [author.post(page, form), api("POST", "/artifacts/cancel-order/exemplars", body)]
+        finally:
+            cursor.execute("PRAGMA busy_timeout = 20000" if sqlite else "SET lock_timeout = 0")
+    assert answers[0].status_code == answers[1].status == 503
+    assert answers[0]["Retry-After"] == answers[1].headers["Retry-After"] == "1"
+    assert (Release.objects.count(), Exemplar.objects.count()) == before
+    assert author.post(page, form).status_code == 303
+    assert api("POST", "/artifacts/cancel-order/exemplars", {**body, "base_version": 2}).status == 201
 
 
 # ------------------------------------------------------------------------------------------------------ all of it at once
