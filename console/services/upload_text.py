@@ -15,7 +15,7 @@ from console.services.errors import Invalid, TooLarge
 ENCODINGS = ("utf-8", "utf-16", "latin-1")
 PIECE = 64 * 1024
 UNPACKED_TIMES = 10  # a gzip file may grow to so many times the limit for uploads
-LOOKED_AT = 64 * 1024 * 1024  # bytes read for the guess of an encoding; a limit for very large files only
+LOOKED_AT = 256 * 1024 * 1024  # bytes read for the guess of an encoding, about 1 s; longer ones are guessed from these
 _GZIP = b"\x1f\x8b"
 _SURROGATE = re.compile("[\udc80-\udcff]")  # what surrogateescape makes of a byte that is no UTF-8
 _ASCII = re.compile("[\x00-\x7f]+")

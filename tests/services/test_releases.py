@@ -164,7 +164,10 @@ def test_what_was_changed_and_put_back_is_no_difference(world: World) -> None:
     curate.apply(world.cancel, [Step(action="unpin", pin=pin.public_id)], by=world.by, base_version=1)
     releases.rollback_all(world.inventory, then, by=world.by, reason="start over")
     found = diff(world.inventory, then, world.inventory.release)
-    assert (found.empty, len(found.changes)) == (True, 3)  # the same text in revision 3, the same turn under another pin
+    assert (found.empty, len(found.changes)) == (
+        True,
+        3,
+    )  # the same text in revision 3, the same turn under another pin
 
 
 def test_as_of_finds_the_release_of_a_time(world: World) -> None:
