@@ -11,6 +11,7 @@ from console.models import ArtifactText, Change, ClassifierVersion, Inventory, R
 from console.presenters import labels
 from console.presenters.words import items
 from console.services import reverting
+from console.services.artifacts import EDITED
 from console.services.release_diff import POINT_FIELDS, FieldChange
 
 
@@ -116,7 +117,10 @@ def _fields(change: Change) -> list[str]:
     if change.object_type == "operating_point":
         set_by_hand = set(POINT_FIELDS) - {"calibrated", "centre"}
         return [name for name in POINT_FIELDS if name in set_by_hand and before.get(name) != after.get(name)]
-    return list(after) if change.object_type == "artifact" else []
+    if change.object_type != "artifact":
+        return []
+    # A database may reorder the keys of JSON: what an edit changes has an order of ours, anything else follows by name.
+    return sorted(after, key=lambda name: (EDITED.index(name) if name in EDITED else len(EDITED), name))
 
 
 def _detail(change: Change, names: Mapping[str, str], *, technical: bool) -> str:
