@@ -128,7 +128,7 @@ def money(run: Run) -> str:
 def fingerprint(run: Run, now: Progress) -> str:
     parts = (
         run.pk, run.state, now.total, now.done, now.failed, now.in_flight, run.calls, run.tokens_in, run.settled,
-        run.wait_until, run.cap_tokens, run.cap_money,
+        run.wait_until, run.cap_tokens, run.cap_money, run.note,
     )  # fmt: skip
     return ".".join(map(str, parts))
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from django.db import DatabaseError
 
-from console.models import AuditEvent, Inventory, Release, Role, Run, RunKind, RunState, Source, Upload
+from console.models import AuditEvent, Inventory, Release, Role, Run, RunKind, Source, Upload
 from console.models.judgement import Rubric
 from console.services import uploads
 from console.services.actor import Actor
@@ -18,7 +18,7 @@ from console.services.database_trouble import database_trouble, file_trouble
 from console.services.errors import Invalid, ServiceError, Unavailable
 from console.services.import_file import OPTIONS, WHATS, import_rows
 from console.services.ingest import Report
-from console.services.run_kind import PENDING, Context, Forecast, Item, ItemDraft, Outcome
+from console.services.run_kind import PENDING, Context, Forecast, Item, ItemDraft, Outcome, say_how_far
 from console.services.upload_text import ENCODINGS
 from sq_core.readers import CONVERSATION_FORMATS
 
@@ -138,7 +138,8 @@ def _upload(inventory: Inventory, public_id: object) -> Upload:
 
 
 class _Watch:
-    """Looks every few seconds whether the run is still wanted; called between pieces, never inside a transaction."""
+    """Says every few seconds how far the reading is and sees whether the run is still wanted; called between pieces, never
+    inside a transaction."""
 
     def __init__(self, run: Run) -> None:
         self._run, self._next = run, time.monotonic() + LOOK_EVERY_S
@@ -147,8 +148,7 @@ class _Watch:
         if time.monotonic() < self._next:
             return
         self._next = time.monotonic() + LOOK_EVERY_S
-        state = Run.objects.filter(pk=self._run.pk).values_list("state", flat=True).first()
-        if state in (RunState.CANCELLING, RunState.PAUSED):
+        if not say_how_far(self._run, f"{read:,} {self._run.params['what']} read so far."):
             raise _Stopped
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from console.models import Inventory, Role, Run, RunKind
+from console.models import Inventory, Role, Run, RunKind, RunState
 
 # An outcome's code where the provider has the call and has not done it yet: the item goes back for ``retry_after`` seconds, no
 # attempt is counted and nothing is recorded. A kind that gives it has ``claim_size(run)``: items claimed at a time in place of
@@ -129,3 +129,11 @@ class Kind(Protocol):
     def settle(self, run: Run) -> dict[str, Any]:
         """After the terminal state is committed: what follows from the whole run. Safe to repeat. The run's result."""
         ...
+
+
+def say_how_far(run: Run, note: str) -> bool:
+    """What stands beside a running run's state until it ends, for a kind whose items take long; False where the run is
+    no longer wanted, so that the item is to be given back."""
+    if Run.objects.filter(pk=run.pk, state=RunState.RUNNING).update(note=note[:500]):
+        return True
+    return not Run.objects.filter(pk=run.pk, state__in=[RunState.CANCELLING, RunState.PAUSED]).exists()

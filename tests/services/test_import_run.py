@@ -25,6 +25,7 @@ from console.models import (
     Upload,
     UploadPart,
 )
+from console.presenters import runs as runs_shown
 from console.services import (
     import_run,
     ingest,
@@ -278,6 +279,24 @@ def test_pause_and_cancel_are_seen_while_the_file_is_read(
     run = work(runs.resume_run(run, by=world.by))
     assert (run.state, counts(run)) == (RunState.COMPLETE, (40, 40 - begun, begun, 0))
     assert result(run)["again"] is True
+
+
+def test_how_far_it_is_stands_beside_its_state_while_it_runs(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = start(world, many(), "conversations")
+    monkeypatch.setattr(import_run, "LOOK_EVERY_S", 0.0)
+    seen, real = [], ingest_conversations._store
+
+    def stored(*args: Any, **more: Any) -> Any:
+        seen.append(runs_shown.head(Run.objects.get(pk=run.pk)))
+        return real(*args, **more)
+
+    monkeypatch.setattr(ingest_conversations, "_store", stored)
+    run = work(run)
+    assert run.state == RunState.COMPLETE
+    said = [head.state.line for head in seen]
+    assert said[2] == "24 conversations read so far."
+    assert len({head.seen for head in seen}) == len(seen)  # so that a poll brings it
+    assert run.note == ""
 
 
 def test_a_file_that_is_gone_or_damaged_fails_with_its_reason(world: World) -> None:
