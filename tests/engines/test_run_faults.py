@@ -65,10 +65,7 @@ def held(seen: dict[str, Any]) -> None:
 @pytest.mark.skipif(not ON_SQLITE, reason="it brings its own database: once is enough")
 @pytest.mark.parametrize("fault", ["worker-killed", "disk-full"])
 def test_on_the_embedded_default(fault: str, drill_environment: dict[str, str]) -> None:
-    seen = drill(fault, drill_environment)
-    held(seen)
-    if fault == "worker-killed":
-        assert seen["errors"]["lost"] > 0, "what the killed worker held was given back"
+    held(drill(fault, drill_environment))  # a kill may fall between two claims: nothing needs to have been lost
 
 
 @pytest.mark.skipif(ON_SQLITE, reason="it brings its own database: once is enough")
