@@ -125,8 +125,3 @@ def _called(run: Run, now: datetime) -> bool:
             Q(woken_at__isnull=True) | Q(woken_at__lt=now - WAKE_EVERY) | Q(woken_at__gt=now), pk=run.pk
         ).update(woken_at=now)
     )
-
-
-def first_call(run: Run) -> None:
-    """Note that a worker has just been called by whoever made the run."""
-    Run.objects.filter(pk=run.pk).update(woken_at=timezone.now())

@@ -18,9 +18,9 @@ from django.db import DatabaseError, OperationalError, close_old_connections, co
 from django.db.models import F, Min, Q
 from django.utils import timezone
 
-from console.models import Attempt, ItemState, ModelProvider, Run, RunItem, RunState, Spend
+from console.models import Attempt, ItemState, Run, RunItem, RunState, Spend
 from console.models.run import WORKING
-from console.services import limits, runs
+from console.services import limits, models_setting, runs
 from console.services.errors import Conflict, ServiceError, Unavailable
 from console.services.run_kind import PENDING, Context, Item, Kind, Outcome
 from console.services.run_kinds import kind_of
@@ -103,8 +103,6 @@ def _batch(run: Run, kind: Kind) -> bool:
         with _renewing(token, lease_of(kind)):
             context = kind.prepare(run, claimed)
             done = list(zip(claimed, _perform(run, kind, context, claimed), strict=True))
-            after = getattr(kind, "after_calls", None)  # what needs the network before the transaction
-            done = after(context, done) if after else done
         record(run, kind, context, token, done)
     except (ServiceError, DatabaseError, ValueError) as error:  # nothing of the batch is kept, and it is said why
         away = isinstance(error, (Unavailable, DatabaseError))
@@ -125,8 +123,8 @@ def _allowed(run: Run, kind: Kind) -> int:
     tokens, money = runs.cap_left(run)
     if tokens is not None:
         size = min(size, tokens // (each * calls))
-    if money is not None and runs.priced(run.provider):
-        price = price_of(run.provider, each * calls, each * calls // 10)
+    if money is not None:
+        price = models_setting.cost(models_setting.from_snapshot(run.provider), each * calls, each * calls // 10)
         if price:
             size = min(size, int(money / price))
     if size < 1:
@@ -158,16 +156,6 @@ def _threads(run: Run) -> int:
 def _typical(run: Run) -> int:
     """Tokens of one call, as this run's calls have been, else a guess."""
     return max(1, (run.tokens_in + run.tokens_out) // run.calls) if run.calls else TYPICAL_TOKENS
-
-
-def price_of(provider: dict[str, Any], tokens_in: int, tokens_out: int) -> Decimal | None:
-    """Money of one call; None where the price is unknown, 0 for a recorded answer."""
-    if provider.get("provider") == ModelProvider.RECORDED:
-        return Decimal(0)
-    if not runs.priced(provider):
-        return None
-    per_million = Decimal(1_000_000)
-    return (Decimal(provider["price_in"]) * tokens_in + Decimal(provider["price_out"]) * tokens_out) / per_million
 
 
 def wait_for_quota(run: Run, seconds: float, whose: str) -> None:
@@ -361,12 +349,11 @@ def _attempt(row: RunItem, item: Item, outcome: Outcome, now: datetime) -> Attem
 
 
 def _pay(run: Run, kind: Kind, context: Context, done: Sequence[tuple[Item, Outcome]], now: datetime) -> None:
-    spends = []
+    setting, spends = models_setting.from_snapshot(run.provider), []
     for _, outcome in done:
         for usage in outcome.usage:
-            money = Decimal(0) if usage.recorded else price_of(run.provider, usage.tokens_in, usage.tokens_out)
-            if money is not None and usage.discount != 1.0:
-                money *= Decimal(str(usage.discount))
+            money = models_setting.cost(setting, usage.tokens_in, usage.tokens_out, discount=usage.discount)
+            money = Decimal(0) if usage.recorded else money
             spends.append(
                 Spend(
                     inventory_id=run.inventory_id,

@@ -16,7 +16,6 @@ from console.models import (
     Inventory,
     ItemState,
     ModelProvider,
-    ModelSetting,
     Run,
     RunItem,
     RunState,
@@ -104,20 +103,12 @@ def _checked_scope(scope: dict[str, Any] | None) -> dict[str, Any]:
     return scope or {}
 
 
-SNAPSHOT = (
-    "provider", "model", "base_url", "key_name", "temperature", "max_output_tokens", "timeout_s", "concurrency",
-    "requests_per_minute", "tokens_per_minute",
-)  # fmt: skip
-
-
 def _provider(inventory: Inventory, kind: Kind) -> dict[str, Any]:
-    """The model setting as it is now; prices as text, so that no digit is lost. Raises Invalid where none is set."""
+    """The model setting as it is now. Raises Invalid where none is set."""
     role = MODEL_OF.get(kind.kind)
     if role is None:
         return {}
-    setting: ModelSetting = models_setting.get_model(inventory, role)
-    prices = {name: None if (p := getattr(setting, name)) is None else str(p) for name in ("price_in", "price_out")}
-    return {"role": role.value} | {name: getattr(setting, name) for name in SNAPSHOT} | prices
+    return models_setting.record(models_setting.get_model(inventory, role))
 
 
 def priced(provider: dict[str, Any]) -> bool:
