@@ -26,6 +26,7 @@ from console.models import (
 )
 from console.services import (
     accounts,
+    alerts,
     artifacts,
     candidates_effect,
     embed,
@@ -287,6 +288,7 @@ def clear_caches() -> None:
     table.clear_caches()
     mine_log._logs.clear()
     candidates_effect._effects.clear()
+    alerts._estimates.clear()
     runtime._bundles.clear()
     score._headlines.clear()
     embed.turn_cache._rows.clear()

@@ -2,6 +2,7 @@
 their preview said. Read from stored rows; nothing is written."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -63,7 +64,19 @@ def recall_estimate(inventory: Inventory, *, now: datetime | None = None) -> Rec
     if point is None or point.centre is None:
         return None
     states = table.state_table(inventory, point.centre)
-    recent = np.isin(states.conversation_ids, _recent_conversations(inventory, now or timezone.now()))
+    conversations = tuple(_recent_conversations(inventory, now or timezone.now()))
+    read = Inventory.objects.values_list("label_revision", "release", "judge_id", "target_recall").get(pk=inventory.pk)
+    key = (states.key, number, read, conversations)
+    return _estimates.get(key, lambda: _estimate(inventory, number, states, conversations))
+
+
+_estimates = table.Cache(16)  # Home asks for it once a minute
+
+
+def _estimate(
+    inventory: Inventory, number: int, states: table.StateTable, conversations: Sequence[int]
+) -> RecallEstimate | None:
+    recent = np.isin(states.conversation_ids, conversations)
     if not recent.any():
         return None
     found = outcomes_of_log(inventory, number, runtime(inventory, number), states)
@@ -81,7 +94,7 @@ def recall_estimate(inventory: Inventory, *, now: datetime | None = None) -> Rec
 
 def _recent_conversations(inventory: Inventory, now: datetime) -> list[int]:
     rows = Conversation.objects.filter(inventory=inventory).annotate(began=Coalesce("started_at", "created_at"))
-    return list(rows.filter(began__gte=now - RECENT).values_list("pk", flat=True))
+    return list(rows.filter(began__gte=now - RECENT).order_by("pk").values_list("pk", flat=True))
 
 
 def _interval(caught: NDArray[np.float64], needed: NDArray[np.float64]) -> tuple[float, float]:

@@ -15,7 +15,6 @@ from console.models import (
     Attempt,
     Inventory,
     ItemState,
-    ModelProvider,
     Run,
     RunItem,
     RunState,
@@ -111,19 +110,12 @@ def _provider(inventory: Inventory, kind: Kind) -> dict[str, Any]:
     return models_setting.record(models_setting.get_model(inventory, role))
 
 
-def priced(provider: dict[str, Any]) -> bool:
-    """Whether a call's money is known: a recorded answer costs nothing."""
-    return provider.get("provider") == ModelProvider.RECORDED or None not in (
-        provider.get("price_in"),
-        provider.get("price_out"),
-    )
-
-
 def _check_caps(provider: dict[str, Any], tokens: int | None, money: Decimal | None, *, unpriced_ok: bool) -> None:
     for name, value in (("cap_tokens", tokens), ("cap_money", money)):
         if value is not None and value <= 0:
             raise Invalid("A cap is a positive number.", field=name, hint="Leave it empty for no cap.")
-    if provider and not priced(provider) and tokens is None and not unpriced_ok:
+    unpriced = bool(provider) and models_setting.cost(models_setting.from_snapshot(provider), 0, 0) is None
+    if unpriced and tokens is None and not unpriced_ok:
         raise Invalid(
             f"The price of {provider['model']} is not known, so a cap on money cannot hold and its cost stays unknown.",
             field="unpriced_ok",
