@@ -15,6 +15,7 @@ from console.models.artifact import (
 from console.models.audit import AuditEvent, Heartbeat
 from console.models.conversation import Conversation, Message, QueryState, StateView, Vector
 from console.models.decision import Decision, Discovery, Origin
+from console.models.desk import Mention, Note, SavedView, ViewPage
 from console.models.exemplar import Exemplar, ExemplarStatus, Pin, Polarity, Source, ViewKind
 from console.models.inventory import (
     Centre,
@@ -62,10 +63,10 @@ __all__ = [
     "ApiToken", "Artifact", "ArtifactSetting", "ArtifactText", "Attempt", "AuditEvent", "Centre", "Change",
     "ClassWeight", "ClassifierVersion", "Conversation", "Decision", "Dependency", "DependencyKind", "Discovery",
     "Exemplar", "ExemplarStatus", "FitSet", "GoLive", "Guideline", "Heartbeat", "IdempotencyRecord", "Inventory",
-    "ItemState", "Judge", "JudgeKind", "Judgement", "Kind", "Membership", "Message", "Mode", "ModelProvider",
-    "ModelRole", "ModelSetting", "OperatingPoint", "Origin", "Overlap", "Pin", "Polarity", "QueryState", "QueueKind",
+    "ItemState", "Judge", "JudgeKind", "Judgement", "Kind", "Membership", "Mention", "Message", "Mode", "ModelProvider",
+    "ModelRole", "ModelSetting", "Note", "OperatingPoint", "Origin", "Overlap", "Pin", "Polarity", "QueryState", "QueueKind",
     "QueueOrder", "Release", "ReleaseActivation", "Reservation", "ReviewAnswer", "ReviewDecision", "ReviewFlag",
-    "ReviewItem", "ReviewQueue", "ReviewWord", "Role", "Rubric", "Run", "RunItem", "RunKind", "RunState", "Schedule",
+    "ReviewItem", "ReviewQueue", "ReviewWord", "Role", "Rubric", "Run", "RunItem", "RunKind", "RunState", "SavedView", "Schedule",
     "ScheduledStart", "SignInTry", "Source", "Spend", "StartOutcome", "StateView", "Status", "Upload", "UploadPart", "User",
-    "Vector", "ViewKind",
+    "Vector", "ViewKind", "ViewPage",
 ]  # fmt: skip
