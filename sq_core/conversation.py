@@ -132,7 +132,7 @@ class _MessageReader:
             raise MessageError(
                 f"{where}.visible_to_agent", f"expected true or false, got {_kind(visible)}.", "Leave it out."
             )
-        call_id = item.get("call_id") if item.get("call_id") is not None else item.get("tool_call_id")
+        call_id = item.get("tool_call_id") if item.get("call_id") in (None, "") else item.get("call_id")
         at = item.get("at") if item.get("at") is not None else item.get("timestamp")
         return Message(
             index=index,
@@ -217,8 +217,11 @@ class _MessageReader:
         )
 
     def _optional(self, where: str, value: object, limit: int) -> str | None:
-        """A short identifier as text; numbers are accepted because exports write ids both ways."""
-        if value is None:
+        """A short identifier as text; numbers are accepted because exports write ids both ways.
+
+        An empty one is none: a store that keeps no difference between the two must not change a digest.
+        """
+        if value is None or value == "":
             return None
         if isinstance(value, bool) or not isinstance(value, str | int):
             raise MessageError(where, f"expected text, got {_kind(value)}.", "Write it as a string.")

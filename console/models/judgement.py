@@ -2,6 +2,8 @@
 
 from django.db import models
 from django.db.models import Q
+from django.db.models.functions import Length
+from django.db.models.lookups import Exact
 
 from console.models.artifact import ArtifactText
 from console.models.base import one_of
@@ -44,6 +46,8 @@ class JudgementQuerySet(models.QuerySet["Judgement"]):
 
 
 class Judgement(models.Model):
+    """A score and the prefix it was made on: every path stores both, and they are those of its query state."""
+
     state = models.ForeignKey(QueryState, on_delete=models.CASCADE, related_name="judgements")
     artifact_text = models.ForeignKey(ArtifactText, on_delete=models.CASCADE, related_name="judgements")
     judge = models.ForeignKey(Judge, on_delete=models.PROTECT, related_name="judgements")
@@ -66,5 +70,6 @@ class Judgement(models.Model):
                 fields=["state", "artifact_text", "judge", "prompt_version", "repeat"], name="judgement_once"
             ),
             models.CheckConstraint(condition=Q(score__gte=1) & Q(score__lte=5), name="judgement_score"),
+            models.CheckConstraint(condition=Exact(Length("prefix_digest"), 64), name="judgement_prefix_digest"),
         ]
         indexes = [models.Index(fields=["artifact_text", "judge", "score"])]

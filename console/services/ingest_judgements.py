@@ -12,6 +12,8 @@ from console.services.actor import Actor
 from console.services.errors import Invalid
 from console.services.ingest import PIECE, Place, Progress, Report, Trail, records_of
 from console.services.revision import lock_inventory
+from sq_core.causal.states import JudgementError, check_judgement
+from sq_core.causal.states import QueryState as SeenState
 from sq_core.conversation import clean_text
 from sq_core.readers import JudgementRow, RowError, read_judgements
 
@@ -210,21 +212,27 @@ def _state(context: _Context, place: Place, record: JudgementRow) -> _State | Ro
             f"{shown} has {turns} user turns, 0 to {turns - 1}; the file says {record.user_turn}.",
             "Count user turns from 0.",
         )
-    if record.visible_upto is not None and record.visible_upto != state.message_index:
-        return RowError(
-            *place,
-            "visible_upto",
-            f"User turn {record.user_turn} is message {state.message_index}, but the judge saw {record.visible_upto}.",
+    try:
+        seen = SeenState(record.conversation, record.user_turn, state.message_index, state.digest)
+        check_judgement(seen, record.visible_upto, record.prefix_digest or None)
+    except JudgementError as error:
+        return RowError(*place, error.field, *_another_prefix(record, state, error.field))
+    return state
+
+
+def _another_prefix(record: JudgementRow, state: _State, field: str) -> tuple[str, str]:
+    """What was judged, what stands here, and the mend."""
+    turn, shown = record.user_turn, record.conversation[:80]
+    if field == "visible_upto":
+        return (
+            f"User turn {turn} of {shown} is message {state.message_index}, but the judge saw {record.visible_upto}.",
             "Judge the prefix that ends at the user turn, nothing later.",
         )
-    if record.prefix_digest and record.prefix_digest != state.digest:
-        return RowError(
-            *place,
-            "prefix_digest",
-            f"The digest is not the prefix's at user turn {record.user_turn} of {shown}.",
-            "It was judged on another text: judge this one, or leave the digest out if you are sure.",
-        )
-    return state
+    return (
+        f"User turn {turn} of {shown} was judged on another text: the file's digest is {record.prefix_digest}, "
+        f"that of the messages here is {state.digest}.",
+        "Import the conversation that was judged, judge this one, or leave the digest out if you are sure.",
+    )
 
 
 def _judge(context: _Context, place: Place, record: JudgementRow) -> Judge | RowError:

@@ -9,6 +9,8 @@ from console.services.embed import to_message
 from console.services.prompts_judge import Asked
 from sq_core import conversation as log
 from sq_core.artifact_text import artifact_text
+from sq_core.causal.states import QueryState as SeenState
+from sq_core.causal.states import check_view
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,10 @@ def revisions_of(texts: Iterable[int]) -> dict[int, Revision]:
 
 
 def prompt_of(material: Material, revisions: Sequence[Revision], guideline: Guideline) -> list[dict[str, str]]:
+    """Raises CausalityError where a message after the user turn would be shown."""
+    state = material.state
+    seen = SeenState(state.conversation.external_id, state.user_turn, state.message_index, state.prefix_digest)
+    check_view(seen, material.prefix)
     return prompts_judge.messages(
         material.prefix, [each.asked for each in revisions], guideline, prefix_digest=material.state.prefix_digest
     )

@@ -36,11 +36,22 @@ def check_view(state: QueryState, shown: Sequence[Message]) -> None:
         raise CausalityError(state.conversation, late[0], what)
 
 
+class JudgementError(CausalityError):
+    """A judgement made on another prefix than the state's; `field` is what differs: visible_upto or prefix_digest."""
+
+    def __init__(self, state: QueryState, message_index: int, field: str, what: str) -> None:
+        super().__init__(state.conversation, message_index, what)
+        self.field = field
+
+
 def check_judgement(state: QueryState, visible_upto: int | None, prefix_digest: str | None) -> None:
-    """CausalityError unless a judgement was made on exactly this prefix; None stands for what its file does not say."""
+    """JudgementError unless a judgement was made on exactly this prefix; None stands for what its file does not say."""
     if visible_upto is not None and visible_upto != state.visible_upto:
         what = f"the judgement of user turn {state.user_turn} saw up to here, the state sees up to {state.visible_upto}"
-        raise CausalityError(state.conversation, visible_upto, what)
+        raise JudgementError(state, visible_upto, "visible_upto", what)
     if prefix_digest is not None and prefix_digest != state.digest:
-        what = f"the judgement of user turn {state.user_turn} was made on another prefix (other digest)"
-        raise CausalityError(state.conversation, state.visible_upto, what)
+        what = (
+            f"the judgement of user turn {state.user_turn} was made on another prefix: "
+            f"its digest is {prefix_digest}, this prefix has {state.digest}"
+        )
+        raise JudgementError(state, state.visible_upto, "prefix_digest", what)

@@ -442,7 +442,7 @@ def test_a_digest_or_message_that_is_not_the_prefixs_is_refused(logged: Inventor
     report = import_judgements(logged, path, by=ANA)
     assert (report.stored, report.rejected) == (2, 5)
     assert places(report) == [(2, "prefix_digest"), (3, "visible_upto"), (4, "prefix_digest")]
-    assert "is not the prefix's" in report.errors[0].message
+    assert "was judged on another text" in report.errors[0].message
     assert not Judgement.objects.filter(digest_computed=True).exists()
 
 
