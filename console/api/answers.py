@@ -57,6 +57,8 @@ class ExemplarAnswer(Answer):
     pinned: bool
     kept: bool
     origin: TurnAnswer | None
+    mining_rule: str
+    label_horizon: int | None = Field(description="The last user turn whose label was read to choose it.")
     decided_by: str | None
     decided_at: datetime | None
     created_at: datetime
@@ -275,6 +277,23 @@ class ReleaseDiffAnswer(Answer):
     )
     flips: list[dict[str, Any]] = Field(description="Stored turns at which a classifier starts and stops selecting.")
     changes: list[ChangeAnswer]
+
+
+class RevertedFieldAnswer(PointChangeAnswer):
+    """``a`` is what it is, ``b`` what it would be."""
+
+    artifact: str | None = Field(description="Null = it is of the operating point.")
+
+
+class RevertPreview(Answer):
+    change: str
+    role: str = Field(description="What revert_change takes.")
+    impact: ImpactAnswer | None = Field(description="Of a change of examples, pins or versions.")
+    fields: list[RevertedFieldAnswer]
+    flips: list[dict[str, Any]] = Field(description="artifact, started, stopped: stored turns that would change.")
+    releases: dict[str, int] | None = Field(
+        description="Of a rollback of everything: newest, content_of. diff_releases tells them apart."
+    )
 
 
 class LiveAnswer(Answer):

@@ -51,6 +51,8 @@ def shape(rows: list[Exemplar]) -> list[dict[str, Any]]:
             "pinned": row.pk in pinned,
             "kept": row.kept,
             "origin": turn_json(row.origin),
+            "mining_rule": row.mining_rule,
+            "label_horizon": row.label_horizon,
             "decided_by": row.decided_by.get_username() if row.decided_by else None,
             "decided_at": row.decided_at,
             "created_at": row.created_at,

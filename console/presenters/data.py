@@ -27,8 +27,8 @@ Json = Mapping[str, Any]
 # What a file may hold, in the order in which an empty inventory takes them.
 WHATS: dict[str, Label] = {
     "artifacts": Label(_lazy("Policies, skills, tools"), _lazy("Artifacts")),
-    "exemplars": Label(_lazy("Examples"), _lazy("Exemplars")),
     "conversations": Label(_lazy("Conversations"), _lazy("Conversations")),
+    "exemplars": Label(_lazy("Examples"), _lazy("Exemplars")),
     "judgements": Label(_lazy("Scores of reviewers"), _lazy("Judgements")),
 }
 EXPORTS: dict[str, Label] = {

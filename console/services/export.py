@@ -39,8 +39,8 @@ AT_ONCE = 5_000  # messages, or rows of another kind, held at a time
 COLUMNS: dict[str, tuple[str, ...]] = {
     "policies": ("id", "name", "text", "kind", "mode", "fit_set", "status", "text_revision", "version", "release"),
     "exemplars": (
-        "artifact", "polarity", "text", "source", "status", "conversation", "user_turn", "decided_at", "exemplar",
-        "version", "release",
+        "artifact", "polarity", "text", "source", "status", "conversation", "user_turn", "mining_rule", "label_horizon",
+        "decided_at", "exemplar", "version", "release",
     ),
     "conversations": (
         "conversation", "scenario", "customer", "config", "channel", "started_at", "message", "user_turn", "role",
@@ -186,10 +186,10 @@ def _exemplar_rows(found: Source) -> Iterator[Json]:
     for row in _in_use(found).iterator(chunk_size=500):
         origin = row.origin and {"conversation": row.origin.conversation.external_id, "user_turn": row.origin.user_turn}
         about = {"release": found.release, "exemplar": row.public_id, "version": fitted.get(row.pk), "origin": origin}
-        yield {
-            "artifact": row.artifact.key, "polarity": row.polarity, "text": row.text, "source": row.source,
-            "exported": {"inventory": found.inventory.slug, **about},
-        }  # fmt: skip
+        given: Json = {"artifact": row.artifact.key, "polarity": row.polarity, "text": row.text, "source": row.source}
+        facts = {"origin": origin, "mining_rule": row.mining_rule or None, "label_horizon": row.label_horizon}
+        given |= {name: value for name, value in facts.items() if value is not None}
+        yield given | {"exported": {"inventory": found.inventory.slug, **about}}
 
 
 def _exemplar_cells(found: Source) -> Iterator[Json]:
@@ -198,8 +198,9 @@ def _exemplar_cells(found: Source) -> Iterator[Json]:
         yield {
             "artifact": row.artifact.key, "polarity": row.polarity, "text": row.text, "source": row.source,
             "status": row.status, "conversation": row.origin.conversation.external_id if row.origin else None,
-            "user_turn": row.origin.user_turn if row.origin else None, "decided_at": _time(row.decided_at),
-            "exemplar": row.public_id, "version": fitted.get(row.pk), "release": found.release,
+            "user_turn": row.origin.user_turn if row.origin else None, "mining_rule": row.mining_rule or None,
+            "label_horizon": row.label_horizon, "decided_at": _time(row.decided_at), "exemplar": row.public_id,
+            "version": fitted.get(row.pk), "release": found.release,
         }  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
-from console.models import Artifact, ArtifactText, Exemplar, ExemplarStatus, Inventory
+from console.models import Artifact, ArtifactText, Exemplar, ExemplarStatus, Inventory, QueryState
 from console.models import Source as From
 from console.services import artifacts
 from console.services.actor import Actor
@@ -25,6 +25,7 @@ class _Text:
     polarity: str
     text: str
     source: str
+    row: ExemplarRow
 
     @property
     def key(self) -> tuple[int, str]:
@@ -42,7 +43,8 @@ def import_exemplars(
     """Store exemplars, promoted. ``exemplar_source`` overrides what the file says (lists: generated; rows: written).
 
     A text that the artifact has already on that side is a duplicate, on the other side it is rejected; a suggested one
-    (candidate) is promoted and counted as updated. Rejected and retired ones stay so. The caller refits.
+    (candidate) is promoted and counted as updated, as one is that learns here where it was said. Rejected and retired
+    ones stay so. The caller refits.
     """
     if exemplar_source is not None and exemplar_source not in From.values:
         raise Invalid(
@@ -83,7 +85,7 @@ def _checked(
         report.reject(RowError(*place, error.field, error.message, error.hint))
         return None
     report.replaced_characters += record.replaced
-    return _Text(place, artifact, record.polarity, text, override or record.source or default)
+    return _Text(place, artifact, record.polarity, text, override or record.source or default, record)
 
 
 def _store(
@@ -97,17 +99,22 @@ def _store(
             artifact__in={item.artifact.pk for item in batch}, text_digest__in={item.key[1] for item in batch}
         )
         stored = {(row.artifact_id, row.text_digest): row for row in rows}
-        texts = _current_texts(batch)
+        texts, origins = _current_texts(batch), _Origins(inventory, batch)
         fresh: list[Exemplar] = []
         for item in batch:
-            old = stored.get(item.key)
-            if old is None:
-                stored[item.key] = made = _exemplar(item, texts, by=by)
+            old, error = stored.get(item.key), origins.error(item)
+            if error is not None:
+                report.reject(error)
+            elif old is None:
+                stored[item.key] = made = _exemplar(item, texts, origins, by=by)
                 fresh.append(made)
             elif old.polarity != item.polarity:
                 report.reject(_other_side(item, old))
             elif old.status == ExemplarStatus.CANDIDATE:
                 _promote(old, by=by)
+                origins.complete(item, old)
+                report.updated += 1
+            elif old.pk and origins.complete(item, old):
                 report.updated += 1
             else:
                 report.duplicates += 1
@@ -122,8 +129,47 @@ def _current_texts(batch: list[_Text]) -> dict[int, int]:
     return dict(ArtifactText.objects.current().filter(artifact__in=ids).values_list("artifact_id", "pk"))
 
 
-def _exemplar(item: _Text, texts: dict[int, int], *, by: Actor) -> Exemplar:
+class _Origins:
+    """The query states that a batch's examples name; a conversation that is not here yet gives none."""
+
+    def __init__(self, inventory: Inventory, batch: list[_Text]) -> None:
+        named = {item.row.origin[0] for item in batch if item.row.origin}
+        rows = QueryState.objects.filter(conversation__inventory=inventory, conversation__external_id__in=named)
+        self._states = {
+            (name, turn): pk for name, turn, pk in rows.values_list("conversation__external_id", "user_turn", "pk")
+        }
+        self._turns: dict[str, int] = {}
+        for name, _ in self._states:
+            self._turns[name] = self._turns.get(name, 0) + 1
+
+    def state(self, item: _Text) -> int | None:
+        return self._states.get(item.row.origin) if item.row.origin else None
+
+    def error(self, item: _Text) -> RowError | None:
+        """Of a turn that a conversation here does not have."""
+        if item.row.origin is None or item.row.origin in self._states or item.row.origin[0] not in self._turns:
+            return None
+        name, turn = item.row.origin
+        count = self._turns[name]
+        message = f"{name[:80]} has {count} user turns, 0 to {count - 1}; the file says {turn}."
+        return RowError(*item.place, "origin.user_turn", message, "Count user turns from 0, or leave the origin out.")
+
+    def take(self, item: _Text, row: Exemplar) -> None:
+        row.origin_id, row.mining_rule = self.state(item), item.row.mining_rule
+        row.label_horizon = item.row.label_horizon
+
+    def complete(self, item: _Text, row: Exemplar) -> bool:
+        """Where it came from, for a row that did not know: its conversation may come in after it."""
+        if row.origin_id is not None or self.state(item) is None:
+            return False
+        self.take(item, row)
+        row.save(update_fields=["origin", "mining_rule", "label_horizon"])
+        return True
+
+
+def _exemplar(item: _Text, texts: dict[int, int], origins: _Origins, *, by: Actor) -> Exemplar:
     (row,) = artifacts.written(item.artifact, {item.polarity: [item.text]}, by=by, source=item.source)
+    origins.take(item, row)
     if item.source == From.GENERATED:
         row.artifact_text_id = texts[item.artifact.pk]
     return row

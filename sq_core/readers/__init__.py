@@ -15,20 +15,15 @@ from typing import Any
 
 from sq_core.conversation import Conversation
 from sq_core.readers import tau
-from sq_core.readers.jsonl import (
+from sq_core.readers.jsonl import BadRowError, RowError, Source, json_rows, name_of, records
+from sq_core.readers.own import (
     ArtifactText,
-    BadRowError,
     ExemplarRow,
     JudgementRow,
-    RowError,
-    Source,
     conversation_of,
-    json_rows,
-    name_of,
     read_exemplars,
     read_judgements,
     read_policies,
-    records,
 )
 from sq_core.readers.skills import read_skills
 

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from sq_core.conversation import clean_text
-from sq_core.readers.jsonl import LIMIT, ArtifactText, BadRowError, RowError, kind_of, needed_text, slug, text_lines
+from sq_core.readers.jsonl import LIMIT, BadRowError, RowError, kind_of, needed_text, slug, text_lines
+from sq_core.readers.own import ArtifactText
 
 
 def read_skills(folder: Path) -> Iterator[ArtifactText | RowError]:

@@ -365,8 +365,19 @@ def test_exemplars_in_both_forms() -> None:
         ({"artifact": "a", "polarity": "signal"}, "text"),
         ({"artifact": "a", "polarity": "signal", "text": "s", "source": "web"}, "source"),
         ({"artifact": "a", "polarity": ["signal"], "text": "s"}, "polarity"),
+        ({"artifact": "a", "polarity": "signal", "text": "s", "origin": "c1"}, "origin"),
+        ({"artifact": "a", "polarity": "signal", "text": "s", "origin": {"user_turn": 1}}, "origin.conversation"),
+        ({"artifact": "a", "polarity": "signal", "text": "s", "origin": {"conversation": "c"}}, "origin.user_turn"),
+        ({"artifact": "a", "polarity": "signal", "text": "s", "label_horizon": -1}, "label_horizon"),
+        (
+            {
+                "artifact": "a", "polarity": "signal", "text": "s", "label_horizon": 1,
+                "origin": {"conversation": "c", "user_turn": 2},
+            },
+            "label_horizon",
+        ),
     ],
-)
+)  # fmt: skip
 def test_bad_exemplars(row: dict[str, Any], field: str) -> None:
     assert fields(list(read_exemplars(lines(row), "e"))) == [(1, field)]
 

@@ -26,17 +26,18 @@ from console.services.actor import SYSTEM
 from console.services.csv_lines import csv_lines
 from console.services.errors import NotFound
 from console.services.import_file import import_rows
+from console.services.ingest import Report
 from console.services.ingest_conversations import import_conversations
 from console.services.ingest_judgements import import_judgements
 from console.services.plan import Step
-from sq_core.readers import JudgementRow, read_conversations
+from sq_core.readers import JudgementRow, read_conversations, read_exemplars, read_policies
 from tests import make
 from tests.make import World
 
 pytestmark = pytest.mark.django_db
 Json = dict[str, Any]
 WHATS = {
-    "policies": "artifacts", "exemplars": "exemplars", "conversations": "conversations", "judgements": "judgements",
+    "policies": "artifacts", "conversations": "conversations", "exemplars": "exemplars", "judgements": "judgements",
 }  # fmt: skip
 ODD: Json = {
     "id": "odd-1",
@@ -87,7 +88,10 @@ def lived(world: World) -> World:
     digest = QueryState.objects.get(conversation__external_id="odd-1", user_turn=1).prefix_digest
     proven = JudgementRow("odd-1", 1, "strict", {"cancel-order": 3}, prefix_digest=digest, pass_mark=3, rubric="sticky")
     assert not import_judgements(world.inventory, [chosen, proven], by=SYSTEM).rejected
-    make.exemplar(world.cancel, "call it off", source="mined")
+    mined = make.exemplar(world.cancel, "call it off", source="mined")
+    origin = QueryState.objects.get(conversation__external_id="odd-1", user_turn=0)
+    facts = {"origin": origin, "mining_rule": "whole_conversation/1", "label_horizon": 1}
+    Exemplar.objects.filter(pk=mined.pk).update(**facts)
     rejected = make.exemplar(world.cancel, "never this")
     Exemplar.objects.filter(pk=rejected.pk).update(status=ExemplarStatus.REJECTED)
     return world
@@ -119,6 +123,42 @@ def test_json_lines_make_the_same_elsewhere_and_export_as_the_same_again(lived: 
         path.write_text("\n".join(given))
         report = import_rows(lived.inventory, what, path, by=SYSTEM, options={})
         assert (report.changed, report.rejected) == (0, 0), (kind, report.errors)
+
+
+def test_an_example_keeps_where_it_was_said_and_how_far_labels_were_read(lived: World) -> None:
+    (given,) = (row for row in rows(lived.inventory, "exemplars") if row["text"] == "call it off")
+    told = {
+        "origin": {"conversation": "odd-1", "user_turn": 0},
+        "mining_rule": "whole_conversation/1",
+        "label_horizon": 1,
+    }
+    assert told.items() <= given.items()
+    (cell,) = (row for row in cells(lived.inventory, "exemplars") if row["text"] == "call it off")
+    assert (cell["mining_rule"], cell["label_horizon"]) == ("whole_conversation/1", "1")
+    late = make.inventory("late")
+    lines = {kind: [json.dumps(row) for row in rows(lived.inventory, kind)] for kind in WHATS}
+    read = {"artifacts": read_policies, "exemplars": read_exemplars, "conversations": read_conversations}
+
+    def take(kind: str, what: str) -> Report:
+        return import_rows(late, what, read[what](lines[kind]), by=SYSTEM, options={})
+
+    take("policies", "artifacts")
+    assert not take("exemplars", "exemplars").rejected  # its conversation is not there yet
+    mine = Exemplar.objects.get(artifact__inventory=late, text="call it off")
+    assert (mine.origin, mine.mining_rule, mine.label_horizon) == (None, "whole_conversation/1", 1)
+    take("conversations", "conversations")
+    again = take("exemplars", "exemplars")
+    assert (again.updated, again.rejected) == (1, 0)
+    mine.refresh_from_db()
+    assert mine.origin is not None
+    assert (mine.origin.conversation.external_id, mine.origin.user_turn) == ("odd-1", 0)
+    assert not take("exemplars", "exemplars").changed
+    bad = json.dumps(
+        {**bare([given])[0], "text": "other", "origin": {"conversation": "odd-1", "user_turn": 9}, "label_horizon": 9}
+    )
+    (error,) = import_rows(late, "exemplars", read_exemplars([bad], "f"), by=SYSTEM, options={}).errors
+    assert (error.field, error.line) == ("origin.user_turn", 1)
+    assert "0 to 1; the file says 9" in error.message
 
 
 def test_every_row_says_where_it_is_from(lived: World) -> None:
@@ -260,7 +300,7 @@ def test_a_release_is_frozen_with_the_digest_of_each_file(lived: World) -> None:
     found = export.source(lived.inventory, before)
     archive = zipfile.ZipFile(io.BytesIO(b"".join(freeze.frozen(found))))
     assert archive.testzip() is None
-    assert archive.namelist() == [*(f"{kind}.jsonl" for kind in WHATS), "manifest.json"]
+    assert archive.namelist() == [*(f"{kind}.jsonl" for kind in export.KINDS), "manifest.json"]
     manifest = json.loads(archive.read("manifest.json"))
     assert (manifest["format"], manifest["inventory"], manifest["release"]) == (freeze.FORMAT, "tiny", before)
     for kind in WHATS:
