@@ -67,6 +67,7 @@ class Centre(models.Model):
     vector = models.BinaryField()  # sq_core.embedding.Centre.to_bytes
     digest = models.CharField(max_length=64)
     artifact_count = models.PositiveIntegerField()
+    texts = models.JSONField(null=True)  # ids of the artifact texts it is the mean of, in order; null = not recorded
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:

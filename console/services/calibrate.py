@@ -9,6 +9,7 @@ from django.db import transaction
 from numpy.typing import NDArray
 
 from console.models import (
+    Artifact,
     ArtifactSetting,
     ArtifactText,
     ClassifierVersion,
@@ -17,12 +18,13 @@ from console.models import (
     OperatingPoint,
     Status,
 )
-from console.services import fit, table
+from console.services import fences, fit, table
 from console.services.actor import Actor
 from console.services.errors import Invalid
 from console.services.inventories import current_point, new_point
 from console.services.revision import lock_inventory, revision
 from sq_core.evaluation.calibration import Calibration, Promise, calibrate_theta
+from sq_core.evaluation.fence import assert_pairs_fenced, assert_theta_apart
 from sq_core.evaluation.metrics import OperatingFigures, operating_point
 from sq_core.offset import HALF_STEP
 
@@ -117,6 +119,7 @@ def _worked_out(inventory: Inventory, target: float | None) -> _Found:
 def _judged(inventory: Inventory, point: OperatingPoint) -> _Judged:
     if point.centre is None:
         raise Invalid("This inventory has no centre yet.", hint="Run the first fit (refit), which fixes it.")
+    fences.centre_of_texts(point.centre)
     states = table.state_table(inventory, point.centre)
     settings = ArtifactSetting.objects.current().filter(artifact__inventory=inventory, status=Status.ACTIVE)
     auto = list(settings.filter(mode=Mode.AUTO).order_by("artifact__position", "artifact_id"))
@@ -130,7 +133,8 @@ def _judged(inventory: Inventory, point: OperatingPoint) -> _Judged:
         raise Invalid("No judgement says that a turn needs a fitted artifact.", hint="Import judgements, then refit.")
     classifiers = [table.classifier_of(versions[pk]) for pk in chosen]
     pooling = table.pooling_of(point)
-    leaking = _leaking(inventory, states, [versions[pk] for pk in chosen])
+    gave = _gave(inventory, [versions[pk] for pk in chosen])
+    leaking = np.stack([states.in_scenarios(names) for names in gave], axis=1)
     known = np.stack([labels[pk].judged for pk in chosen], axis=1)
     judged = known & ~leaking
     relevant = np.stack([labels[pk].relevant for pk in chosen], axis=1) & judged
@@ -140,6 +144,8 @@ def _judged(inventory: Inventory, point: OperatingPoint) -> _Judged:
             hint="Judge other conversations, then calibrate.",
         )
     rows = judged.any(axis=1)
+    keys = dict(Artifact.objects.filter(pk__in=chosen).values_list("pk", "key"))
+    assert_pairs_fenced(judged, states.scenario, states.scenarios, gave, [keys[pk] for pk in chosen])
     return _Judged(
         margins=np.stack([table.margins_of(c, states, pooling) for c in classifiers], axis=1)[rows],
         offsets=np.array([c.offset for c in classifiers]),
@@ -154,11 +160,10 @@ def _judged(inventory: Inventory, point: OperatingPoint) -> _Judged:
     )
 
 
-def _leaking(inventory: Inventory, states: table.StateTable, versions: Sequence[ClassifierVersion]) -> Bools:
-    """(S, N) the pairs behind the leakage fence: states of a scenario that gave the version one of its exemplars."""
+def _gave(inventory: Inventory, versions: Sequence[ClassifierVersion]) -> list[set[str]]:
+    """The scenarios that gave each version one of its exemplars: their pairs lie behind the leakage fence."""
     scenario_of = fit.origin_scenarios(inventory)
-    used = [{scenario_of[row["id"]] for row in version.exemplars if row["id"] in scenario_of} for version in versions]
-    return np.stack([states.in_scenarios(names) for names in used], axis=1)
+    return [{scenario_of[row["id"]] for row in version.exemplars if row["id"] in scenario_of} for version in versions]
 
 
 def _lowered(theta: float, data: _Judged, recall: float) -> float:
@@ -208,6 +213,8 @@ def _cross_fitted(data: _Judged, target: float) -> dict[str, Any] | None:
         others = fold != number
         if not (data.relevant & data.judged)[others].any():
             return None
+        names_of = [{n for n, on in zip(data.scenarios, side, strict=True) if on} for side in (others, ~others)]
+        assert_theta_apart(*names_of)
         chosen = calibrate_theta(  # by the same rule, which the promise makes one of whole scenarios
             data.scores[others],
             data.relevant[others],

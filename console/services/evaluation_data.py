@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from console.models import Artifact, Centre, Exemplar, Guideline, Inventory, Message, Polarity, QueryState, Source
-from console.services import embed, fit, prompts_judge, table
+from console.services import embed, fences, fit, prompts_judge, table
 from console.services.artifacts import current_text
 from console.services.embed import to_message
 from console.services.errors import Invalid
@@ -38,7 +38,7 @@ def evaluation_set(inventory: Inventory, encoder: embedding.Encoder | None = Non
     own = encoder is None or encoder.id == inventory.encoder_id
     chosen = encoder or embed.encoder_for(inventory)
     raw = embed.vectors(chosen, texts)
-    centre = table.core_centre(_centre(inventory)) if own else embedding.make_centre(raw)
+    centre = fences.centre_of_texts(_centre(inventory)) if own else embedding.make_centre(raw)
     turns = turn_texts(inventory, states)
     views = states.views if own else _views(inventory, states, chosen, turns, _centring(centre))
     return _set(inventory, states, artifacts, views, turns, chosen, raw, _centring(centre))

@@ -389,10 +389,8 @@ def ensure_centre(inventory: Inventory, *, by: Actor) -> None:
     if not artifacts:
         raise Invalid("This inventory has no artifacts to fit.", hint="Import policies first.")
     by = replace(by, claim=None)  # what is asked for comes after it
-    texts = []
-    for artifact in artifacts:
-        current = artifact.texts.get(to_release__isnull=True)
-        texts.append(artifact_text(artifact.kind, current.name, current.text))
+    read = [artifact.texts.get(to_release__isnull=True) for artifact in artifacts]
+    texts = [artifact_text(a.kind, current.name, current.text) for a, current in zip(artifacts, read, strict=True)]
     raw = embed.vectors(embed.encoder_for(inventory), texts)
     core = embedding.make_centre(raw)
     with transaction.atomic():
@@ -408,6 +406,7 @@ def ensure_centre(inventory: Inventory, *, by: Actor) -> None:
                 vector=core.to_bytes(),
                 digest=core.digest,
                 artifact_count=len(artifacts),
+                texts=[current.pk for current in read],
             )
             new_point(step, action="prepare", centre=centre, background=point.background or draw_background(locked))
 

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sq_core.evaluation.calibration import Promise, calibrate_theta, promise_theta
 from sq_core.evaluation.data import Row
+from sq_core.evaluation.fence import assert_theta_apart
 from sq_core.evaluation.metrics import HAIR, Bools, Floats, Sweep, operating_point
 from sq_core.evaluation.splits import scenario_folds
 from sq_core.offset import MIN_RELEVANT, hold_recall
@@ -168,6 +169,7 @@ def side_by_side(
     }
     for part in scenario_folds(scenarios, folds, seed):
         inside = np.array([name in part for name in names], dtype=bool)
+        assert_theta_apart(names[~inside], names[inside])
         rows = table[~inside], needed[~inside], known[~inside]
         chosen = calibrate_theta(
             rows[0], rows[1], target, judged=rows[2], scenarios=[name for name in names if name not in part]

@@ -24,6 +24,7 @@ from sq_core.evaluation.data import (
     Row,
     World,
 )
+from sq_core.evaluation.fence import assert_theta_apart
 from sq_core.evaluation.metrics import Sweep, precision_at_recall, topk_curve
 from sq_core.evaluation.metrics import operating_point as figures_at
 from sq_core.evaluation.recipes import (
@@ -170,6 +171,8 @@ def _held_out(data: EvaluationSet, split: Split, scores: Floats, columns: Bools 
 def _at_mining_cut_off(data: EvaluationSet, split: Split, recipe: Recipe, scores: Floats, columns: Bools) -> Row:
     """θ for the target recall on cross-fitted scores of the mining half, and its figures on the held-out half."""
     own, inside = cross_fitted(data, split.mining_scenarios, recipe, columns)
+    names = np.array(data.scenario, dtype=object)
+    assert_theta_apart(names[inside], names[split.held_out])
     mining = own[inside][:, columns]
     relevant, judged = data.relevant[inside][:, columns], data.judged[inside][:, columns]
     # An artifact that some fold could not fit says nothing about θ.

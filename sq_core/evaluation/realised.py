@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sq_core.evaluation.calibration import Rule, calibrate_theta
+from sq_core.evaluation.fence import assert_theta_apart
 from sq_core.evaluation.metrics import Bools, Floats, operating_point
 
 SPLITS = 20
@@ -107,6 +108,7 @@ def _figures(table: _Table, halves: Sequence[Bools], kept: Bools, target: float,
 
 
 def _measured(table: _Table, chosen: Bools, measured: Bools, target: float, rule: Rule) -> list[float] | None:
+    assert_theta_apart(np.flatnonzero(chosen).tolist(), np.flatnonzero(measured).tolist())
     here, there = chosen[table.scenario], measured[table.scenario]
     if not table.relevant[here].any() or not table.relevant[there].any():
         return None
