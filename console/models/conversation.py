@@ -29,7 +29,11 @@ class Conversation(models.Model):
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["inventory", "external_id"], name="conversation_external_id")]
-        indexes = [models.Index(fields=["inventory", "-id"]), models.Index(fields=["inventory", "scenario"])]
+        indexes = [
+            models.Index(fields=["inventory", "-id"]),
+            models.Index(fields=["inventory", "scenario"]),
+            models.Index(fields=["inventory", "-user_turn_count", "-id"], name="conversation_by_turns"),
+        ]  # and conversation_by_start (migration 0013): by start, those without one last
 
     def __str__(self) -> str:
         return self.external_id
@@ -85,3 +89,15 @@ class StateView(models.Model):
         constraints = [
             models.UniqueConstraint(fields=["state", "encoder_id", "renderer_version"], name="stateview_once")
         ]
+
+
+class ConversationWords(models.Model):
+    """The different words of a conversation, as `services.search` writes them: what full-text search looks in.
+
+    On PostgreSQL a GIN index over them as a tsvector answers, without its parser: words are split in one place for all
+    engines.
+    """
+
+    conversation = models.OneToOneField(Conversation, on_delete=models.CASCADE, primary_key=True, related_name="found_by")
+    words = models.TextField(blank=True)  # sorted, one space between two
+    upto = models.PositiveIntegerField(default=0)  # messages read

@@ -15,6 +15,7 @@ from console.services.embed import to_message
 from console.services.errors import Conflict, Invalid
 from console.services.ingest import PIECE, Place, Progress, Report, Trail, records_of
 from console.services.revision import lock_inventory
+from console.services.search import add_words
 from sq_core import conversation as log
 from sq_core.readers import CONVERSATION_FORMATS, RowError, read_conversations
 
@@ -140,8 +141,10 @@ def _store(
         grown = [pair for pair in old if _may_grow(*pair, report)]
         report.grown += len(grown)
         work = [*zip(created, fresh, strict=True), *grown]
+        pieces = [(conversation, _next(conversation, read)) for conversation, read in work]
         for conversation, read in work:
-            _append(conversation, read, limit=PIECE // 2)
+            _append(conversation, read)
+        add_words(pieces)
         if trail:
             trail.piece(last=last and not long)
     for read in long:  # the rest of what is longer than a piece: each step leaves a shorter, whole conversation
@@ -222,13 +225,19 @@ def _store_rest(inventory: Inventory, read: _Read) -> None:
             stored = conversation.message_count
             if stored >= len(read.digests) or read.digests[stored - 1] != conversation.digest:
                 return
-            _append(conversation, read, limit=PIECE // 2)
+            piece = _next(conversation, read)
+            _append(conversation, read)
+            add_words([(conversation, piece)])
 
 
-def _append(conversation: Conversation, read: _Read, *, limit: int) -> None:
-    """The next ``limit`` messages and their query states; counts and digest move with them."""
-    start = conversation.message_count
-    piece = read.record.messages[start : start + limit]
+def _next(conversation: Conversation, read: _Read) -> tuple[log.Message, ...]:
+    """The messages that are to be stored next, half a piece of them at most."""
+    return tuple(read.record.messages[conversation.message_count : conversation.message_count + PIECE // 2])
+
+
+def _append(conversation: Conversation, read: _Read) -> None:
+    """The next messages and their query states; counts and digest move with them."""
+    start, piece = conversation.message_count, _next(conversation, read)
     Message.objects.bulk_create(_row(conversation, message) for message in piece)
     asked = [message for message in piece if log.is_user_turn(message)]
     QueryState.objects.bulk_create(
