@@ -8,6 +8,7 @@ from console.api.app import api
 from console.views import (
     account,
     agreement,
+    audit,
     candidates,
     changes,
     conversations,
@@ -56,6 +57,7 @@ inventory: list[URLPattern | URLResolver] = [
     path("policies/<slug:key>/exemplars/apply/", workbench_changes.apply, name="policy-apply"),
     path("policies/<slug:key>/exemplars/source/", workbench_changes.fit_set, name="policy-fit-set"),
     path("policies/<slug:key>/versions/", workbench.version_list, name="policy-versions"),
+    path("policies/<slug:key>/history/", workbench.history, name="policy-history"),
     path("policies/<slug:key>/versions/<int:a>...<int:b>/", workbench_versions.diff, name="policy-diff"),
     path("policies/<slug:key>/versions/<int:number>/rollback/", workbench_versions.rollback, name="policy-rollback"),
     path("policies/<slug:key>/versions/<int:number>/reproduce/", workbench_versions.reproduce, name="policy-reproduce"),
@@ -106,6 +108,9 @@ inventory: list[URLPattern | URLResolver] = [
     path("data/export/<slug:kind>.<slug:form>", data_export.data_export_file, name="data-export-file"),
     path("data/freeze/", data_export.data_freeze, name="data-freeze"),
     path("data/freeze/release.zip", data_export.data_freeze_file, name="data-freeze-file"),
+    # -- audit
+    path("audit/", audit.audit_page, name="audit"),
+    path("audit/rows.<slug:form>", audit.audit_file, name="audit-file"),
     # -- settings
     path("settings/models/", model_settings.models_page, name="settings-models"),
     path("settings/guideline/", model_settings.guideline, name="settings-guideline"),

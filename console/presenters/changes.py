@@ -7,7 +7,7 @@ from typing import Any
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from console.models import ArtifactText, Change, ClassifierVersion, Inventory, Release, Role
+from console.models import ArtifactText, AuditEvent, Change, ClassifierVersion, Inventory, Release, Role
 from console.presenters import labels
 from console.presenters.words import items
 from console.services import reverting
@@ -76,6 +76,23 @@ def _followed(inventory: Inventory, changes: Iterable[Change]) -> set[int]:
     return {c.pk for c in refits if (c.after or {}).get("version") != numbers.get(c.artifact_id or 0)} | (
         {c.pk for c in whole if c.release_id != newest.first()} if whole else set()
     )
+
+
+def told_of_event(
+    event: AuditEvent, names: Mapping[str, str], *, technical: bool = False
+) -> tuple[str, str, str, int | None]:
+    """An audit row that a change wrote, in the words of its change: what, detail, quote, version."""
+    parts = event.action.split(".", 1)
+    change = Change(
+        action=parts[-1],
+        object_type=event.object_type,
+        object_id=event.object_id,
+        before=event.before,
+        after=event.after,
+    )
+    detail = _detail(change, names, technical=technical)
+    row = _row(change, change, 0, name="", detail=detail, undoable=False, technical=technical)
+    return row.what, detail, row.quote, row.version
 
 
 def _row(

@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass
 
-from console.models import User
+from console.models import Run, User
+
+RUN_REQUEST = "run:"  # what a run's writes have in place of a request's id, before the run's own
 
 
 @dataclass(frozen=True)
@@ -27,3 +29,8 @@ SYSTEM = Actor()
 
 def person(user: User, request_id: str = "") -> Actor:
     return Actor(name=user.get_username(), user=user, request_id=request_id)
+
+
+def for_run(run: Run) -> Actor:
+    """Who a run writes for: the person who started it, with the run in place of the request."""
+    return Actor(name=run.actor, user=run.user, request_id=RUN_REQUEST + run.public_id)

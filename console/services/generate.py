@@ -29,7 +29,7 @@ from console.models import (
 )
 from console.providers import content_digest
 from console.services import embed, fit, models_setting, prompts_generate, table
-from console.services.actor import Actor
+from console.services.actor import for_run
 from console.services.errors import Conflict, Invalid
 from console.services.generate_store import Shelf, Written, centred
 from console.services.generate_writer import Writer
@@ -342,7 +342,7 @@ def _first_fits(run: Run, artifacts: set[int]) -> list[str]:
     )
     if not chosen:
         return []
-    by = Actor(name=run.actor, user=run.user)
+    by = for_run(run)
     for attempt in range(3):
         try:
             made = fit.refit(run.inventory, by=by, artifacts=chosen, reason=f"first fit of run {run.public_id}")

@@ -13,7 +13,7 @@ from django.db import DatabaseError
 from console.models import AuditEvent, Inventory, Release, Role, Run, RunKind, Source, Upload
 from console.models.judgement import Rubric
 from console.services import uploads
-from console.services.actor import Actor
+from console.services.actor import for_run
 from console.services.database_trouble import database_trouble, file_trouble
 from console.services.errors import Invalid, ServiceError, Unavailable
 from console.services.import_file import OPTIONS, WHATS, import_rows
@@ -90,7 +90,7 @@ class Import:
         if upload is None or not upload.readable:
             return Outcome(code="gone", message="The file is no longer kept. Upload it again.")
         before = Inventory.objects.get(pk=run.inventory_id)
-        by = Actor(name=run.actor, user=run.user)
+        by = for_run(run)
         options = {name: params[name] for name in OPTIONS[params["what"]] if name in params}
         try:
             with uploads.plain_file(upload, encoding=params["encoding"]) as path:

@@ -20,7 +20,7 @@ from console.models import (
     StateView,
 )
 from console.services import fit, table
-from console.services.actor import Actor
+from console.services.actor import for_run
 from console.services.fit import Basis
 from console.services.inventories import current_point
 from console.services.judge_scope import Scope
@@ -138,7 +138,7 @@ def ground_of(run: Run) -> Ground:
     """Raises ServiceError where the encoder is needed (for the first centre) and away."""
     inventory = fit.fresh_inventory(run.inventory_id)
     if current_point(inventory).centre is None:  # mining is the first step of the first fit here
-        fit.ensure_centre(inventory, by=Actor(name=run.actor, user=run.user))
+        fit.ensure_centre(inventory, by=for_run(run))
         inventory = fit.fresh_inventory(run.inventory_id)
     centre = current_point(inventory).centre
     assert centre is not None  # noqa: S101

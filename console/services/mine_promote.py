@@ -6,7 +6,7 @@ from typing import Any
 
 from console.models import Artifact, Exemplar, ExemplarStatus, FitSet, GoLive, Inventory, Polarity, Run, Source
 from console.services import curate, embed, fit
-from console.services.actor import SYSTEM
+from console.services.actor import RUN_REQUEST, Actor
 from console.services.artifacts import current_setting
 from console.services.candidates_rank import Candidate, ground_of, ranked
 from console.services.errors import ServiceError, Unavailable
@@ -79,15 +79,16 @@ def _one(run: Run, inventory: Inventory, artifact: Artifact, steps: list[Step]) 
     switch = FitSet.MINED.value if fit_set == FitSet.GENERATED else ""
     if switch and not _enough(inventory, artifact, steps):
         return left(f"under {inventory.minimum_material} examples from real chats on a side")
+    by = Actor(request_id=RUN_REQUEST + run.public_id)  # nobody decided; the audit names the run
     try:
-        effect = curate.preview(artifact, steps, by=SYSTEM, fit_set=switch)
+        effect = curate.preview(artifact, steps, by=by, fit_set=switch)
         why = _alarming(effect, inventory.target_recall)
         if why:
             return left(why)
         done = curate.apply(
             artifact,
             steps,
-            by=SYSTEM,
+            by=by,
             base_version=effect.base_version,
             reason=f"promoted by mining run {run.public_id}",
             fit_set=switch,

@@ -211,6 +211,7 @@ def flag(item: ReviewItem, reason: str, *, by: Actor) -> ReviewFlag:
             action="review.flag",
             object_type="review_item",
             object_id=item.public_id,
+            inventory=item.queue.inventory.slug,
             label=item.artifact.key,
             reason=reason,
         )

@@ -20,7 +20,7 @@ from console.models import (
     RunKind,
 )
 from console.services import evaluate
-from console.services.actor import Actor
+from console.services.actor import Actor, for_run
 from console.services.calibrate import calibrate
 from console.services.errors import Invalid
 from console.services.inventories import current_point
@@ -38,7 +38,7 @@ def _only(given: Json, names: Iterable[str], field: str) -> None:
 
 def actor_of(run: Run) -> Actor:
     """Who started the run writes what it writes."""
-    return Actor(name=run.actor, user=run.user)
+    return for_run(run)
 
 
 class _Whole:

@@ -43,7 +43,7 @@ NAVIGATION = (
     Entry("releases", _("Releases"), "", ("release-", "undo"), group=True),
     Entry("runs", _("Runs"), "g r", ("run", "run-", "schedules", "schedule", "schedule-", "costs")),
     Entry("data", _("Data"), "", ("data-",)),
-    Entry("audit", _("Audit")),
+    Entry("audit", _("Audit"), needs=Role.REVIEWER),
     Entry("settings-models", _("Settings"), "", ("settings-",), needs=Role.ADMIN),
 )
 
@@ -82,6 +82,7 @@ OWN_KEYS = (
     ("m", _("Note")),
     ("z", _("My last answers")),
     ("f", _("Flag")),
+    ("h", _("History")),
     (">", _("To the end of the queue")),
 )
 

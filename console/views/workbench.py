@@ -47,6 +47,13 @@ def version_list(request: Request, inventory: Inventory, key: str) -> HttpRespon
     return page(request, inventory, key, "versions")
 
 
+@require_GET
+@require(Role.REVIEWER)
+def history(request: Request, inventory: Inventory, key: str) -> HttpResponse:
+    """What the audit has of the policy."""
+    return page(request, inventory, key, "history")
+
+
 @require_http_methods(["GET", "HEAD", "POST"])
 @require(Role.VIEWER)
 def map_page(request: Request, inventory: Inventory, key: str) -> HttpResponse:

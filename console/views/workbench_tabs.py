@@ -14,11 +14,12 @@ from console.models import Inventory, Role
 from console.permissions import Request
 from console.presenters import figures, labels
 from console.presenters.changes import change_rows
-from console.services import fit, workbench
+from console.services import audit_read, fit, workbench
 from console.services import workbench_examples as examples
 from console.services import workbench_versions as versions
 from console.services.workbench import Ground
 from console.services.workbench_map import KINDS, LISTED, NEAREST, Map
+from console.views.audit import listed
 
 Context = dict[str, Any]
 
@@ -55,6 +56,7 @@ class Tab:
     label: Any
     template: str
     context: "Callable[[Request, Ground, Here], Context]"
+    needs: Role = Role.VIEWER
 
 
 def here_of(request: Request, tab: str) -> Here:
@@ -107,6 +109,7 @@ def context_of(request: Request, ground: Ground, here: Here) -> Context:
         "tabs": [
             {"url": reverse(tab.route, args=names) + query, "label": tab.label, "current": name == here.tab, "n": None}
             for name, tab in TABS.items()
+            if request.role.includes(tab.needs)
         ],
         **TABS[here.tab].context(request, ground, here),
     }
@@ -289,9 +292,15 @@ def _versions(request: Request, ground: Ground, here: Here) -> Context:
     }
 
 
+def _history(request: Request, ground: Ground, here: Here) -> Context:
+    wanted = audit_read.asked({}, [f"policy:is:{ground.artifact.key}"])
+    return listed(request, ground.inventory, wanted)
+
+
 TABS: dict[str, Tab] = {
     "shown": Tab("policy", _("Shown and missed"), "policies/workbench/shown.html", _shown),
     "map": Tab("policy-map", _("Map"), "policies/workbench/map.html", _map),
     "exemplars": Tab("policy-exemplars", _("Examples"), "policies/workbench/exemplars.html", _exemplars),
     "versions": Tab("policy-versions", _("Versions"), "policies/workbench/versions.html", _versions),
+    "history": Tab("policy-history", _("History"), "policies/workbench/history.html", _history, Role.REVIEWER),
 }
