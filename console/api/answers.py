@@ -279,23 +279,6 @@ class ReleaseDiffAnswer(Answer):
     changes: list[ChangeAnswer]
 
 
-class RevertedFieldAnswer(PointChangeAnswer):
-    """``a`` is what it is, ``b`` what it would be."""
-
-    artifact: str | None = Field(description="Null = it is of the operating point.")
-
-
-class RevertPreview(Answer):
-    change: str
-    role: str = Field(description="What revert_change takes.")
-    impact: ImpactAnswer | None = Field(description="Of a change of examples, pins or versions.")
-    fields: list[RevertedFieldAnswer]
-    flips: list[dict[str, Any]] = Field(description="artifact, started, stopped: stored turns that would change.")
-    releases: dict[str, int] | None = Field(
-        description="Of a rollback of everything: newest, content_of. diff_releases tells them apart."
-    )
-
-
 class LiveAnswer(Answer):
     live_release: int
     release: int

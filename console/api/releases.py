@@ -4,23 +4,51 @@ from dataclasses import asdict
 from typing import Annotated, Any
 
 from ninja import Path
+from pydantic import Field
 
-from console.api.answers import ChangeAnswer, LiveAnswer, ReleaseAnswer, ReleaseDiffAnswer, ReleaseWhole, RevertAnswer
+from console.api.answers import (
+    ChangeAnswer,
+    ImpactAnswer,
+    LiveAnswer,
+    PointChangeAnswer,
+    ReleaseAnswer,
+    ReleaseDiffAnswer,
+    ReleaseWhole,
+    RevertAnswer,
+)
 from console.api.auth import ApiRequest
 from console.api.idempotency import answered_by
 from console.api.pagination import page
 from console.api.routes import Family
-from console.api.schemas import LARGEST, PAGE, After, Because, BecauseOf, Inv, Limit, Page, PublicId, Revert
+from console.api.schemas import LARGEST, PAGE, After, Answer, Because, BecauseOf, Inv, Limit, Page, PublicId, Revert
 from console.api.shapes import change_rows, reverted_json
 from console.models import ArtifactText, Change, Inventory, Release, Role
 from console.services import answered, releases, reverting
 from console.services.errors import NotFound
+from console.services.impact import impact_json
 from console.services.release_diff import diff
 from console.services.reverting import Reverted
 
 router = Family("releases")
 N = Annotated[int, Path(ge=1, le=LARGEST)]
 NO_REASON, AS_IT_IS = Because(), Revert()  # a call without a body
+
+
+class RevertedFieldAnswer(PointChangeAnswer):
+    """``a`` is what it is, ``b`` what it would be."""
+
+    artifact: str | None = Field(description="Null = it is of the operating point.")
+
+
+class RevertPreview(Answer):
+    change: str
+    role: str = Field(description="What revert_change takes.")
+    impact: ImpactAnswer | None = Field(description="Of a change of examples, pins or versions.")
+    fields: list[RevertedFieldAnswer]
+    flips: list[dict[str, Any]] = Field(description="artifact, started, stopped: stored turns that would change.")
+    releases: dict[str, int] | None = Field(
+        description="Of a rollback of everything: newest, content_of. diff_releases tells them apart."
+    )
 
 
 def _one(row: Release, inventory: Inventory) -> dict[str, Any]:
@@ -112,16 +140,38 @@ def list_changes(request: ApiRequest, inv: Inv, after: After = None, limit: Limi
 def revert(request: ApiRequest, inv: Inv, change: PublicId, body: Revert = AS_IT_IS) -> Any:
     """Take one change back, whatever it changed, and keep what came after it. Takes the role of the act itself: a publisher
     for the operating point, a rollback or a refit."""
+    found = _revertible(request, change)
+    request.caller.require(reverting.needed_role(found))
+    done = reverting.revert(found, by=request.caller.actor, reason=body.reason, base_version=body.base_version)
+    return reverted_json(done)
+
+
+@router.route("GET", "/changes/{change}/revert", "preview_revert", Role.AUTHOR, RevertPreview, also={409, 503})
+def preview_revert(request: ApiRequest, inv: Inv, change: PublicId) -> Any:
+    """What taking the change back would change now, and the role that it takes; refused as revert_change would be. Writes
+    nothing."""
+    row = _revertible(request, change)
+    found = reverting.preview(row, by=request.caller.actor)
+    return {
+        "change": row.public_id,
+        "role": reverting.needed_role(row).value,
+        "impact": found.impact and impact_json(found.impact),
+        "fields": [{**asdict(field), "artifact": field.artifact or None} for field in found.fields],
+        "flips": [{"artifact": key, "started": started, "stopped": stopped} for key, started, stopped in found.flips],
+        "releases": {"newest": found.releases[0], "content_of": found.releases[1]} if found.releases else None,
+    }
+
+
+def _revertible(request: ApiRequest, change: str) -> Change:
+    """Raises NotFound, or Invalid for what nobody can take back: before any role is asked for."""
     rows = Change.objects.filter(inventory=request.inventory, public_id=change)
     found = rows.select_related("artifact", "release", "inventory").first()
     if found is None:
         raise NotFound(f"There is no change {change!r}.", field="change")
     impossible = reverting.why_not(found)
-    if impossible is not None:  # before the role: nobody need be asked for it
+    if impossible is not None:
         raise impossible
-    request.caller.require(reverting.needed_role(found))
-    done = reverting.revert(found, by=request.caller.actor, reason=body.reason, base_version=body.base_version)
-    return reverted_json(done)
+    return found
 
 
 def _reverted(inventory: Inventory, change: str) -> dict[str, Any]:

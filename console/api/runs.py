@@ -92,8 +92,13 @@ def create_run(request: ApiRequest, inv: Inv, body: NewRun) -> Any:
 
 
 def _planned(run: Run) -> Status[Any]:
+    return Status(201, planned(run))
+
+
+def planned(run: Run) -> dict[str, Any]:
+    """The answer to a run that was made, and the call for a worker."""
     _wake(run)
-    return Status(201, _whole(run))
+    return _whole(run)
 
 
 @router.route("GET", "/runs", "list_runs", Role.VIEWER, Page[RunAnswer])

@@ -1,16 +1,13 @@
 """What an amount buys of reviews: the planner's ways to spend it, side by side."""
 
-import json
-import math
 from dataclasses import dataclass
-from decimal import Decimal
 
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from console.presenters import amounts, run_words
-from console.presenters.runs import digest
 from console.services.judge_plan import MEASURE, LabelPlan, Part
+from console.services.judge_plan_start import name_of
 
 
 @dataclass(frozen=True)
@@ -21,7 +18,7 @@ class Way:
 
     @property
     def seen(self) -> str:
-        return digest(json.dumps([[part.scope, part.params] for part in self.plan.parts], sort_keys=True))
+        return name_of(self.plan)
 
     @property
     def name(self) -> str:
@@ -60,15 +57,6 @@ class Way:
     @property
     def parts(self) -> list[tuple[str, str]]:
         return [(_purpose(part), _said(part)) for part in self.plan.parts]
-
-    def caps(self, part: Part, *, money: float | None, tokens: int | None) -> tuple[int | None, Decimal | None]:
-        """(tokens, money) that the part's run may spend: its share of the amount, so that all of them stay within it."""
-        if money is not None and part.money is not None and self.plan.money:
-            return None, Decimal(f"{money * part.money / self.plan.money:.4f}") or None
-        whole = self.plan.tokens
-        if tokens is not None and whole:
-            return max(1, math.floor(tokens * (part.tokens_in + part.tokens_out) / whole)), None
-        return None, None
 
 
 def _purpose(part: Part) -> str:

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from django.db import transaction
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.utils.translation import ngettext
@@ -10,10 +9,10 @@ from django.views.decorators.http import require_http_methods
 
 from console.forms.plan import PlanForm
 from console.forms.runs import add_run_error
-from console.models import Inventory, ModelRole, Role, Run, RunKind
+from console.models import Inventory, ModelRole, Role
 from console.permissions import Request, actor_of, require
 from console.presenters.plans import Way
-from console.services import judge_plan, models_setting, runs
+from console.services import judge_plan, judge_plan_start, models_setting
 from console.services.errors import Invalid
 from console.views.frame import say
 from console.views.runs import wake
@@ -36,7 +35,12 @@ def run_plan(request: Request, inventory: Inventory) -> HttpResponse:
     moved = request.method == "POST"
     chosen = next((way for way in ways if way.seen == request.POST.get("start")), None)
     if chosen is not None and chosen.plan.parts:
-        made = _started(request, inventory, chosen, form.asked())
+        asked = form.asked()
+        made = judge_plan_start.start(
+            inventory, chosen.plan, by=actor_of(request), money=asked.get("money"), tokens=asked.get("tokens")
+        )
+        for run in made:
+            wake(run)
         n = len(made)
         say(request, ngettext("%(n)s run is planned.", "%(n)s runs are planned.", n) % {"n": n})
         return redirect("runs", inventory.slug)
@@ -48,20 +52,3 @@ def run_plan(request: Request, inventory: Inventory) -> HttpResponse:
         "moved": moved and ways,
     }
     return render(request, "runs/plan.html", context, status=422 if form.errors else 200)
-
-
-def _started(request: Request, inventory: Inventory, way: Way, asked: dict[str, Any]) -> list[Run]:
-    """All parts or none, each with its share of the amount as its cap."""
-    made = []
-    with transaction.atomic():
-        for part in way.plan.parts:
-            tokens, money = way.caps(part, money=asked.get("money"), tokens=asked.get("tokens"))
-            made.append(
-                runs.create_run(
-                    inventory, RunKind.JUDGE, by=actor_of(request), scope=part.scope, params=part.params,
-                    cap_tokens=tokens, cap_money=money,
-                )
-            )  # fmt: skip
-    for run in made:
-        wake(run)
-    return made

@@ -231,6 +231,43 @@ def test_revert_takes_one_change_back_and_keeps_the_next(author: Api) -> None:
     assert author("POST", "/changes/nothing/revert", {}).status == 404
 
 
+def test_a_revert_is_looked_at_first(author: Api, publisher: Api) -> None:
+    first = author("POST", f"{PATH}/exemplars", NEW).json
+    path = f"/changes/{first['change']}/revert"
+    before = counts()
+    looked = author("GET", path)
+    assert looked.status == 200
+    assert (looked.json["role"], looked.json["fields"], looked.json["releases"]) == ("author", [], None)
+    assert looked.json["impact"]["base_version"] == 2
+    assert counts() == before, "it writes nothing"
+    back = author("POST", path, {}).json
+    assert looked.json["impact"]["counts"]["started"] == back["changed"]["counts"]["started"]
+    assert looked.json["impact"]["counts"]["stopped"] == back["changed"]["counts"]["stopped"]
+    assert author("GET", path).status == 409, "taken back already"
+    assert author("GET", "/changes/nothing/revert").status == 404
+
+
+def test_a_revert_of_the_point_and_of_everything_is_looked_at(publisher: Api, author: Api) -> None:
+    publisher("PATCH", "", {"theta": 0.25})
+    moved = newest_change()
+    looked = author("GET", f"/changes/{moved}/revert").json
+    assert (looked["role"], looked["impact"]) == ("publisher", None)
+    (field,) = [row for row in looked["fields"] if row["field"] == "theta"]
+    assert (field["artifact"], field["a"], field["b"]) == (None, 0.25, 0.0)
+    assert all(set(row) == {"artifact", "started", "stopped"} for row in looked["flips"])
+    assert author("POST", f"/changes/{moved}/revert").status == 403
+    release = publisher("GET", "").json["release"]
+    publisher("POST", f"/releases/{release - 1}/rollback", {"reason": "so"})
+    looked = author("GET", f"/changes/{newest_change()}/revert").json
+    assert looked["releases"] == {"newest": release + 1, "content_of": release}
+    made = str(Change.objects.earliest("pk").public_id)
+    assert author("GET", f"/changes/{made}/revert").status == 422
+
+
+def newest_change() -> str:
+    return str(Change.objects.latest("pk").public_id)
+
+
 def test_revert_takes_back_what_is_not_about_examples(publisher: Api) -> None:
     def newest() -> str:
         return str(publisher("GET", "/changes?limit=1").json["items"][0]["id"])

@@ -23,7 +23,7 @@ def operations() -> dict[str, dict[str, object]]:
 def test_every_operation_has_an_id_a_role_and_all_its_answers() -> None:
     paths = api.get_openapi_schema()["paths"]
     ids = [op["operationId"] for methods in paths.values() for op in methods.values()]
-    assert len(ids) == len(set(ids)) == 52
+    assert len(ids) == len(set(ids)) == 59
     for path, methods in paths.items():
         for method, op in methods.items():
             assert method in METHODS
@@ -38,7 +38,8 @@ def test_writes_honour_an_idempotency_key_and_nothing_else_does() -> None:
     honoured = {name for name, op in operations().items() if "Idempotency-Key" in str(op["parameters"])}
     posts = {name for name, op in operations().items() if op["method"] == "post"}
     # an upload is known by its content: sent again it is the same one
-    assert posts - honoured == {"discover", "preview_changes", "reproduce_version", "create_upload"}
+    previews = {"preview_changes", "preview_candidates", "preview_best_candidates", "plan_labels"}
+    assert posts - honoured == {"discover", "reproduce_version", "create_upload", *previews}
     assert honoured <= posts
 
 
@@ -54,6 +55,9 @@ def test_schemas_refuse_what_they_do_not_know() -> None:
         "Rollback",
         "InventoryEdit",
         "Decisions",
+        "DecideCandidates",
+        "BestCandidates",
+        "StartPlan",
     ):
         assert schemas[name]["additionalProperties"] is False, name
 
