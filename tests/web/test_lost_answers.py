@@ -10,7 +10,7 @@ from django.test import Client
 from django.utils import timezone
 
 from console.models import AuditEvent, Change, ClassifierVersion, Exemplar, IdempotencyRecord, Inventory, Release, Run
-from console.services import curate, fit, idempotency, inventories
+from console.services import curate, fit, idempotency, inventories, judge_plan, judge_plan_start, models_setting
 from console.services.actor import SYSTEM
 from console.services.plan import Step
 from tests import make
@@ -87,6 +87,24 @@ def older(world: make.World) -> str:
     return f"/releases/{world.inventory.release + 1}/go_live"
 
 
+def amount(world: make.World) -> str:
+    models_setting.set_model(
+        world.inventory, "judge", by=SYSTEM, provider="openai", model="m-1", base_url="http://127.0.0.1:9/v1",
+        price_in=1, price_out=4,
+    )  # fmt: skip
+    plan, *_ = judge_plan.plans(world.inventory, money=0.02, measure=0.4, wanted=4, per_call=[1])
+    PLAN["plan"] = judge_plan_start.name_of(plan)
+    assert len(plan.parts) == 2
+    return "/label-plans/start"
+
+
+def decisions(world: make.World) -> str:
+    DECISIONS[0]["candidate"] = candidate(world).rpartition("/")[2]
+    return f"{PATH}/candidates/decide"
+
+
+PLAN: dict[str, Any] = {"money": 0.02, "measure": 0.4, "wanted": 4, "per_call": [1]}
+DECISIONS: list[dict[str, Any]] = [{"decision": "signal"}]
 NEW = {"key": "new", "name": "New", "text": "x", "signals": ["one more"], "anti_signals": ["and another"]}
 CALLS: dict[str, tuple[Callable[[make.World], object], Any]] = {
     "an exemplar": (lambda world: f"{PATH}/exemplars", {"text": TEXT, "polarity": "signal", "base_version": 1}),
@@ -99,6 +117,8 @@ CALLS: dict[str, tuple[Callable[[make.World], object], Any]] = {
     "a bare artifact": (lambda world: "/artifacts", {"key": "bare", "name": "Bare", "text": "x"}),
     "an inventory": (lambda world: "/api/v1/inventories", {"slug": "fresh"}),
     "a run": (lambda world: "/runs", {"kind": "evaluate"}),
+    "a label plan": (amount, PLAN),
+    "candidates": (decisions, {"decisions": DECISIONS, "base_version": 1, "reason": "so"}),
     "go live": (older, {}),
     "a release's rollback": (
         lambda world: f"/releases/{added(world).change.release.number - 1}/rollback",
