@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 
-from bench import fit, mining, promote, recentre, recipes, reference, router, runs, scoring, stress, tables
+from bench import fit, mining, promote, recentre, recipes, reference, review, router, runs, scoring, stress, tables
 
 
 def main() -> None:
     sys.argv = sys.argv[:1]
-    for module in (fit, scoring, router, mining, promote, runs, reference, recipes, stress, recentre, tables):
+    for module in (fit, scoring, router, mining, promote, review, runs, reference, recipes, stress, recentre, tables):
         print(f"\n##### {module.__name__}", flush=True)
         module.main()
 

@@ -45,6 +45,16 @@ def role_of(user: Any, inventory: Inventory) -> Role | None:
     return Role(membership.role) if membership else None
 
 
+def _entered(user: User, slug: str) -> tuple[Inventory, Role] | None:
+    """The inventory of that slug, with its judge, and the user's role there: one query. None: not theirs, or not there."""
+    if user.is_superuser:
+        found = Inventory.objects.select_related("judge").filter(slug=slug).first()
+        return (found, Role.ADMIN) if found else None
+    rows = Membership.objects.select_related("inventory__judge").filter(user=user, inventory__slug=slug)
+    membership = rows.first()
+    return (membership.inventory, Role(membership.role)) if membership else None
+
+
 def inventories_of(user: Any) -> "list[Inventory]":
     """Those the user may see, by name."""
     if not user.is_authenticated:
@@ -134,10 +144,10 @@ def require(
             if not any_request.user.is_authenticated:
                 return to_sign_in(any_request)
             request = cast("Request", any_request)
-            inventory = Inventory.objects.select_related("judge").filter(slug=inv).first()
-            role = role_of(request.user, inventory) if inventory else None
-            if inventory is None or role is None:
+            entered = _entered(request.user, inv)
+            if entered is None:
                 raise Http404
+            inventory, role = entered
             request.inventory, request.role = inventory, role
             if request.session.get(LAST) != inventory.slug:
                 request.session[LAST] = inventory.slug

@@ -77,6 +77,7 @@ inventory: list[URLPattern | URLResolver] = [
     path("review/<slug:queue>/items/<slug:item>/", review.review_item, name="review-item"),
     path("review/<slug:queue>/items/<slug:item>/put-back/", review.review_put_back, name="review-put-back"),
     # -- agreement
+    path("review/<slug:queue>/items/<slug:item>/ahead/", review.review_ahead, name="review-ahead"),
     path("agreement/", agreement.agreement, name="agreement"),
     path("agreement/decide/", agreement.decide, name="agreement-decide"),
     # -- conversations, why, playground

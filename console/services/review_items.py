@@ -6,6 +6,7 @@ place while reading keeps the answer as a draft.
 
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 from django.db import IntegrityError, connection, transaction
 from django.db.models import Case, Exists, Max, OuterRef, Q, QuerySet, Subquery, Value, When
@@ -25,7 +26,7 @@ from console.models import (
 from console.services import audit
 from console.services.actor import Actor
 from console.services.errors import Conflict, Invalid, NotFound
-from console.services.human_labels import withdraw_label, write_label
+from console.services.human_labels import Beside, beside, count_label, withdraw_label, write_label
 from console.services.review_queues import closed
 
 LAST = 50
@@ -34,16 +35,21 @@ SCORE = {ReviewWord.YES: 5, ReviewWord.NO: 1}
 PROMPT, PROMPT_BLIND = "review", "review-blind"  # the "prompt version" of the judgement: what the person saw
 
 
-def get_item(inventory: Inventory, queue: str, public_id: str) -> ReviewItem:
-    """With its queue, state, conversation and artifact. Raises NotFound."""
-    found = (
-        ReviewItem.objects.filter(public_id=public_id, queue__public_id=queue, queue__inventory=inventory)
-        .select_related("queue__inventory", "state__conversation", "artifact")
-        .first()
-    )
+def get_item(inventory: Inventory, queue: str, public_id: str, *, reader: User | None = None) -> ReviewItem:
+    """With its queue, state, conversation and artifact, and whether ``reader`` has ever answered it. Raises NotFound."""
+    rows = ReviewItem.objects.filter(public_id=public_id, queue__public_id=queue, queue__inventory=inventory)
+    if reader is not None:
+        rows = rows.annotate(touched=Exists(_answers_of(OuterRef("pk"), reader)))
+    found = rows.select_related("queue", "state__conversation", "artifact").first()
     if found is None:
         raise NotFound("There is no such item in this queue.", field="item")
+    found.queue.inventory = inventory
     return found
+
+
+def _answers_of(item: Any, user: User) -> "QuerySet[ReviewAnswer]":
+    """All a person has said of it, taken back or kept as a draft too."""
+    return ReviewAnswer.objects.filter(item=item, user=user).exclude(word=ReviewWord.SKIP)
 
 
 # --------------------------------------------------------------------------------------------------------------- reserving
@@ -66,6 +72,21 @@ def _free(user: User) -> Q:
     return Q(user__isnull=True) | Q(until__lte=timezone.now()) | Q(user=user)
 
 
+def _in_order(queue: ReviewQueue, user: User) -> "QuerySet[Reservation]":
+    """The places this person may take, in the order they get them: what they hold, then by position, skipped ones last."""
+    skipped = ReviewAnswer.objects.filter(item=OuterRef("item"), user=user, word=ReviewWord.SKIP, undone_at=None)
+    latest = skipped.order_by("-pk").values("pk")[:1]
+    return (
+        _open(queue, user)
+        .annotate(
+            theirs=Case(When(user=user, then=Value(0)), default=Value(1)),
+            skipped=Case(When(Exists(skipped), then=Subquery(latest)), default=Value(0)),
+        )
+        .order_by("theirs", "skipped", "item__position", "slot")
+        .select_related("item")
+    )
+
+
 def claim(queue: ReviewQueue, *, by: Actor) -> ReviewItem | None:
     """The next item for this person, reserved: the one they hold, else the first open one, skipped ones last.
 
@@ -74,36 +95,47 @@ def claim(queue: ReviewQueue, *, by: Actor) -> ReviewItem | None:
     user = _person(by)
     if closed(queue):
         return None
-    skipped = ReviewAnswer.objects.filter(item=OuterRef("item"), user=user, word=ReviewWord.SKIP, undone_at=None)
-    latest = skipped.order_by("-pk").values("pk")[:1]
     for _attempt in range(20):
-        with transaction.atomic():
-            rows = (
-                _open(queue, user)
-                .annotate(
-                    theirs=Case(When(user=user, then=Value(0)), default=Value(1)),
-                    skipped=Case(When(Exists(skipped), then=Subquery(latest)), default=Value(0)),
-                )
-                .order_by("theirs", "skipped", "item__position", "slot")
-            )
-            if connection.features.has_select_for_update_skip_locked:
-                rows = rows.select_for_update(skip_locked=True, of=("self",))
-            place = rows.select_related("item").first()
-            if place is None:
-                return None
-            if _take(place.pk, queue, user):
-                return place.item
+        try:
+            with transaction.atomic():
+                rows = _in_order(queue, user)
+                if connection.features.has_select_for_update_skip_locked:
+                    rows = rows.select_for_update(skip_locked=True, of=("self",))
+                place = rows.first()
+                if place is None:
+                    return None
+                if _take(Reservation.objects.filter(pk=place.pk), queue, user):
+                    return place.item
+        except IntegrityError:  # the same person, in another tab
+            continue
     raise Conflict("Many people take items here at this moment.", hint="Try again.")
 
 
-def _take(place: int, queue: ReviewQueue, user: User) -> bool:
-    until = timezone.now() + timedelta(minutes=queue.minutes)
+def ahead(item: ReviewItem, *, by: Actor) -> str | None:
+    """The public id of what this person would get after ``item``; nothing is reserved. None: nothing, as it stands."""
+    user = _person(by)
+    if closed(item.queue):
+        return None
+    place = _in_order(item.queue, user).exclude(item=item).first()
+    return place.item.public_id if place else None
+
+
+def claim_ahead(queue: ReviewQueue, public_id: str, *, by: Actor) -> bool:
+    """Reserve the item that `ahead` named, where it is still open to this person: one statement."""
+    user = _person(by)
+    if closed(queue):
+        return False
+    place = _open(queue, user).filter(item__public_id=public_id).order_by("slot").values("pk")[:1]
     try:
         with transaction.atomic():
-            rows = Reservation.objects.filter(_free(user), pk=place, done=False)
-            return bool(rows.update(user=user, until=until))
-    except IntegrityError:  # the same person, in another tab
+            return _take(Reservation.objects.filter(pk=Subquery(place)), queue, user)
+    except IntegrityError:
         return False
+
+
+def _take(place: "QuerySet[Reservation]", queue: ReviewQueue, user: User) -> bool:
+    until = timezone.now() + timedelta(minutes=queue.minutes)
+    return bool(place.filter(_free(user), done=False).update(user=user, until=until))
 
 
 def release(item: ReviewItem, user: User) -> None:
@@ -113,10 +145,11 @@ def release(item: ReviewItem, user: User) -> None:
 # --------------------------------------------------------------------------------------------------------------- answering
 @dataclass(frozen=True)
 class Given:
-    """``kept`` is False where the place was lost: the answer is a draft."""
+    """``kept`` is False where the place was lost: the answer is a draft. ``beside``: what it was written beside, if it was."""
 
     answer: ReviewAnswer
     kept: bool
+    beside: Beside | None = None
 
 
 def answer(item: ReviewItem, word: str, *, by: Actor, note: str = "", second: bool = False) -> Given:
@@ -134,29 +167,32 @@ def answer(item: ReviewItem, word: str, *, by: Actor, note: str = "", second: bo
         raise Conflict("It has been set aside with a flag.", hint="Go on with the next.")
     note = note.strip()[:NOTE_LIMIT]
     with transaction.atomic():
-        before = list(item.answers.filter(user=user).exclude(word=ReviewWord.SKIP).order_by("-pk"))
+        held = Reservation.objects.filter(item=item, user=user, done=False).update(done=True, until=None)
+        first = held and item.__dict__.get("touched") is False  # the place was theirs, and they had never answered
+        before = [] if first else list(_answers_of(item, user).order_by("-pk"))
         said = [row for row in before if not row.draft]
         same = next((row for row in said if row.undone_at is None), None)
         if same is not None and (same.word, same.note) == (word, note):
             return Given(same, kept=True)  # the same form once more
-        kept = _finish(item, user, second=second)
+        kept = bool(held) or _finish(item, user, second=second)
         row = ReviewAnswer(item=item, user=user, word=word, note=note, draft=not kept)
         row.blind = item.queue.blind and not said
+        prompt, known = PROMPT_BLIND if row.blind else PROMPT, None
         if kept:
             if word == ReviewWord.UNSURE:
-                _withdraw_earlier(item, user, by)
+                _withdraw_earlier(item, before, by)
+                known = beside(item.queue.inventory, item.state, item.artifact, user, prompt)
             else:
-                row.judgement = _write(item, word, by=by, note=note, blind=row.blind)
+                row.judgement, known = _write(item, word, by=by, note=note, prompt=prompt)
             if len(before) > len(said):  # what was kept as a draft has become this answer
                 item.answers.filter(user=user, draft=True, undone_at=None).update(undone_at=timezone.now())
         row.save()
-    return Given(row, kept)
+    return Given(row, kept, known)
 
 
 def _finish(item: ReviewItem, user: User, *, second: bool) -> bool:
-    """Make one place this person's for good: theirs, else a free one, else with ``second`` one more."""
-    mine = Reservation.objects.filter(item=item, user=user)
-    if mine.update(done=True, until=None):
+    """Make one place this person's for good: theirs already, else a free one, else with ``second`` one more."""
+    if Reservation.objects.filter(item=item, user=user, done=True).exists():
         return True
     open_places = Reservation.objects.filter(_free(user), item=item, done=False).order_by("slot")
     for pk in open_places.values_list("pk", flat=True):
@@ -170,23 +206,20 @@ def _finish(item: ReviewItem, user: User, *, second: bool) -> bool:
     return True
 
 
-def _write(item: ReviewItem, word: str, *, by: Actor, note: str, blind: bool) -> Judgement:
-    return write_label(
-        item.queue.inventory,
-        item.state,
-        item.artifact,
-        SCORE[ReviewWord(word)],
-        by=by,
-        reason=note,
-        prompt=PROMPT_BLIND if blind else PROMPT,
-    )
+def _write(item: ReviewItem, word: str, *, by: Actor, note: str, prompt: str) -> tuple[Judgement, Beside]:
+    inventory = item.queue.inventory
+    count_label(inventory)
+    known = beside(inventory, item.state, item.artifact, _person(by), prompt)
+    score = SCORE[ReviewWord(word)]
+    row = write_label(inventory, item.state, item.artifact, score, by=by, reason=note, prompt=prompt, known=known)
+    return row, known
 
 
-def _withdraw_earlier(item: ReviewItem, user: User, by: Actor) -> None:
+def _withdraw_earlier(item: ReviewItem, before: list[ReviewAnswer], by: Actor) -> None:
     """Unsure is no score: what the person said of this item before must not count in its place."""
-    for row in item.answers.filter(user=user, judgement__isnull=False).select_related("judgement__judge__inventory"):
-        if row.judgement is not None:
-            withdraw_label(row.judgement, by=by)
+    ids = [row.judgement_id for row in before if row.judgement_id is not None]
+    for row in Judgement.objects.filter(pk__in=ids).select_related("judge__inventory") if ids else ():
+        withdraw_label(row, by=by)
 
 
 def skip(item: ReviewItem, *, by: Actor) -> ReviewAnswer:
@@ -255,6 +288,7 @@ def undo(inventory: Inventory, public_id: str, *, by: Actor) -> ReviewAnswer:
             until = now + timedelta(minutes=row.item.queue.minutes)
             Reservation.objects.filter(item=row.item, user=user).update(done=False, until=until)
         elif before.word in SCORE and before.judgement_id is None:
-            before.judgement = _write(row.item, before.word, by=by, note=before.note, blind=before.blind)
+            prompt = PROMPT_BLIND if before.blind else PROMPT
+            before.judgement, _known = _write(row.item, before.word, by=by, note=before.note, prompt=prompt)
             before.save(update_fields=["judgement"])
     return row

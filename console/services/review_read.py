@@ -22,6 +22,7 @@ from console.models import (
     User,
 )
 from console.services.errors import NotFound
+from console.services.review_items import Given
 
 BEFORE = 12  # messages shown before the turn; the rest is folded away
 MOST = 2_000
@@ -124,6 +125,16 @@ def _opinions(inventory: Inventory, pairs: set[tuple[int, int]]) -> dict[tuple[i
         (state, artifact): Opinion(judge.name, score, score >= judge.pass_mark, reason)
         for state, artifact, score, reason in rows.values_list("state", "artifact_text__artifact", "score", "reason")
     }
+
+
+def last_of(item: ReviewItem, given: Given) -> Last:
+    """An answer just given, with what it was written beside: no query."""
+    given.answer.item = item
+    known, judge = given.beside, item.queue.inventory.judge
+    opinion = None
+    if known is not None and known.ai_score is not None and judge is not None:
+        opinion = Opinion(judge.name, known.ai_score, known.ai_score >= judge.pass_mark, known.ai_reason)
+    return Last(given.answer, known.text.name if known else item.artifact.key, opinion)
 
 
 def _text_of(artifact: str, field: str) -> Subquery:

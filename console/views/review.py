@@ -1,23 +1,25 @@
 """Review (P7): queues with their progress, one item after the other by keys, answers taken back from any page."""
 
+from datetime import timedelta
 from typing import Any
 
 from django.http import HttpResponse, HttpResponseRedirect
 from django.shortcuts import redirect, render
 from django.urls import reverse
+from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from console.forms import add_service_error
 from console.forms.review import QueueForm
-from console.models import Inventory, QueueKind, ReviewQueue, Role
+from console.models import Inventory, QueueKind, ReviewItem, ReviewQueue, Role
 from console.permissions import Request, actor_of, require, wants_part
 from console.presenters import review as shown
 from console.presenters.agreement import Card, card
 from console.services import review_items, review_queues, review_read
 from console.services.agreement import queue_kappa
 from console.services.errors import Invalid, ServiceError
-from console.services.review_items import LAST
+from console.services.review_items import LAST, Given
 from console.views.frame import posted, say, whole
 
 
@@ -140,7 +142,7 @@ def review_item(request: Request, inventory: Inventory, queue: str, item: str) -
 
 def _act(request: Request, queue: str, public_id: str) -> HttpResponse:
     by, post = actor_of(request), request.POST
-    item = review_items.get_item(request.inventory, queue, public_id)
+    item = review_items.get_item(request.inventory, queue, public_id, reader=request.user)
     do = post.get("do", "")
     try:
         if do == "skip":
@@ -153,13 +155,51 @@ def _act(request: Request, queue: str, public_id: str) -> HttpResponse:
             given = review_items.answer(item, word, by=by, note=post.get("note", ""), second=second)
             if not given.kept:
                 return _item(request, queue, public_id, status=409)
+            following = post.get("ahead", "")[:40] if wants_part(request) else ""
+            if following and review_items.claim_ahead(item.queue, following, by=by):
+                return _went_on(request, item, given, following)
     except ServiceError as error:
         return _item(request, queue, public_id, error=error, status=error.status)
     return _on(request, item.queue)
 
 
+def _went_on(request: Request, item: ReviewItem, given: Given, following: str) -> HttpResponse:
+    """The reader's page holds the next item already: what has changed beside it is all that is sent."""
+    slug, queue = request.inventory.slug, item.queue
+    here = reverse("review-item", args=[slug, queue.public_id, following])
+    context = {
+        "inventory": request.inventory,
+        "following": following,
+        "queue": queue,
+        "reading": review_queues.progress(queue),
+        "until": timezone.now() + timedelta(minutes=queue.minutes),
+        "last": review_read.last_of(item, given),
+        "here": here,
+    }
+    response = render(request, "review/went_on.html", context)
+    response["HX-Push-Url"] = here
+    return response
+
+
+@require_GET
+@require(Role.REVIEWER)
+def review_ahead(request: Request, inventory: Inventory, queue: str, item: str) -> HttpResponse:
+    """What would come after this item, for the page to hold while it is read; nothing is reserved. 204: nothing."""
+    found = review_items.get_item(inventory, queue, item)
+    following = review_items.ahead(found, by=actor_of(request))
+    if following is None:
+        return HttpResponse(status=204)
+    return _item(request, queue, following, coming=True)
+
+
 def _item(
-    request: Request, queue: str, public_id: str, *, error: ServiceError | None = None, status: int = 200
+    request: Request,
+    queue: str,
+    public_id: str,
+    *,
+    error: ServiceError | None = None,
+    status: int = 200,
+    coming: bool = False,
 ) -> HttpResponse:
     reading = review_read.read(request.inventory, queue, public_id, request.user, whole="all" in request.GET)
     context: dict[str, Any] = {
@@ -176,8 +216,10 @@ def _item(
         "flagging": error is not None and error.field == "reason",
         "reason": request.POST.get("reason", ""),
         "here": reverse("review-item", args=[request.inventory.slug, queue, public_id]),
+        "coming": coming,
+        "ahead": reverse("review-ahead", args=[request.inventory.slug, queue, public_id]),
     }
-    template = "review/item.html#item" if wants_part(request) else "review/item.html"
+    template = "review/item.html#item" if coming or wants_part(request) else "review/item.html"
     return render(request, template, context, status=status)
 
 

@@ -1,12 +1,19 @@
-"""A queue of twelve cleared by keys alone; a note, a flag, a skip and an undo on the way; the same without JavaScript."""
+"""Queues cleared by keys alone; a note, a flag, a skip and an undo on the way; the same without JavaScript."""
 
-from collections.abc import Callable
+import statistics
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import pytest
+from django.core.signals import request_finished, request_started
 from playwright.sync_api import Page, expect
 
 from console.models import QueueKind, ReviewAnswer, ReviewQueue
-from console.services import review_queues
+from console.services import review_items, review_queues
+from console.services.actor import SYSTEM
 from console.services.fit import fresh_inventory
 from console.services.review_build import Asked
 from tests import make
@@ -78,6 +85,86 @@ def test_a_queue_of_twelve_by_keys_alone(
     page.keyboard.press("u")
     standing(page, 3)
     assert review_queues.progress(made).done == 10
+
+
+@pytest.mark.minilm
+@pytest.mark.timeout(600)
+def test_fifty_of_the_sample_without_touching_the_mouse(
+    sample: Any, page_of: Callable[..., Page], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each next item is there before the answer is given, and its heading has the focus each time."""
+    inventory = fresh_inventory(sample.inventory.pk)
+    made = review_queues.create_queue(inventory, Asked(QueueKind.AUDIT, size=50), by=SYSTEM, name="Audit")
+    page = page_of(sample.by_role["reviewer"])
+    asked: list[str] = []
+    page.on("request", lambda r: asked.append(f"{r.method} {r.url}") if "/items/" in r.url else None)
+    page.goto(f"{sample.home}/review/{made.public_id}/")
+    with server_times("/items/") as taken:
+        page.keyboard.press("Enter")
+        for position in range(50):
+            standing(page, position)
+            assert page.url.endswith(f"/items/{made.items.get(position=position).public_id}/")
+            if position < 49:
+                expect(page.locator("#answer input[name=ahead]")).to_have_count(1)
+            asked.clear()
+            page.keyboard.press("yno"[position % 3])
+            if position < 48:
+                standing(page, position + 1)
+                expect(page.locator("#answer input[name=ahead]")).to_have_count(1)
+                ahead = made.items.get(position=position + 1).public_id
+                assert [line[:4] for line in asked] == ["POST", "GET "], asked
+                assert asked[1].endswith(f"{ahead}/ahead/")  # the one after; the item itself was here
+        expect(page.get_by_text("Queue clear.")).to_be_visible()
+    assert review_queues.progress(made).left == 0
+    assert ReviewAnswer.objects.counted().filter(item__queue=made).count() == 50
+    wall, cpu = zip(*taken["POST"], strict=True)
+    assert len(wall) == 50
+    with capsys.disabled():
+        print(
+            f"\nserver time per decision: median {statistics.median(wall):.1f} ms, CPU {statistics.median(cpu):.1f} ms"
+        )
+
+
+@contextmanager
+def server_times(part: str) -> Iterator[dict[str, list[tuple[float, float]]]]:
+    """Milliseconds, on the clock and of CPU, from a request to the end of its answer, where the path has ``part``."""
+    found: dict[str, list[tuple[float, float]]] = {"GET": [], "POST": []}
+    began = threading.local()
+
+    def start(environ: dict[str, str] | None = None, **_: Any) -> None:
+        began.at, began.busy, began.request = time.perf_counter(), time.thread_time(), environ or {}
+
+    def end(**_: Any) -> None:
+        request = getattr(began, "request", {})
+        if part in request.get("PATH_INFO", ""):
+            took = 1000 * (time.perf_counter() - began.at), 1000 * (time.thread_time() - began.busy)
+            found[request["REQUEST_METHOD"]].append(took)
+
+    request_started.connect(start)
+    request_finished.connect(end)
+    try:
+        yield found
+    finally:
+        request_started.disconnect(start)
+        request_finished.disconnect(end)
+
+
+def test_an_item_that_somebody_took_meanwhile_is_passed_over(world: make.World, page_of: Callable[..., Page]) -> None:
+    """What was fetched ahead is not reserved: if another person has it by then, the next one comes instead."""
+    made = queue(world, 4)
+    page = page_of(world.reviewer)
+    page.goto(f"/i/tiny/review/{made.public_id}/")
+    page.keyboard.press("Enter")
+    standing(page, 0)
+    expect(page.locator("#answer input[name=ahead]")).to_have_value(made.items.get(position=1).public_id)
+    taken = review_items.claim(made, by=world.by)
+    assert taken is not None
+    assert taken.position == 1
+    page.keyboard.press("y")
+    standing(page, 2)
+    page.go_back()
+    standing(page, 0)
+    expect(page.locator("#answered")).to_contain_text("Your answer")
 
 
 def test_without_javascript(world: make.World, page_of: Callable[..., Page]) -> None:

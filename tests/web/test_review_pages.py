@@ -6,7 +6,9 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
@@ -271,8 +273,49 @@ def test_an_item_takes_few_queries(
         reviewer.get(address)
     with django_assert_max_num_queries(9):
         reviewer.get(address, headers=HTMX)
-    with django_assert_max_num_queries(24):
-        reviewer.post(address, {"answer": "no"}, headers=HTMX)
+    ahead = made.items.get(position=2).public_id
+    with django_assert_max_num_queries(10):
+        assert ahead in reviewer.get(f"{address}ahead/").content.decode()
+    assert questions(reviewer, address, answer="no") <= 12
+    with CaptureQueriesContext(connection) as asked:
+        reviewer.get(at(made, 2), headers=HTMX)
+    assert len(asked) <= 9
+    ahead = made.items.get(position=3).public_id
+    assert questions(reviewer, at(made, 2), answer="yes", ahead=ahead) <= 12
+    assert questions(reviewer, at(made, 3), answer="unsure", ahead=made.items.get(position=4).public_id) <= 12
+
+
+def questions(client: Client, address: str, **form: str) -> int:
+    """Statements of a POST but for the marks of transactions."""
+    with CaptureQueriesContext(connection) as asked:
+        response = client.post(address, form, headers=HTMX)
+    assert response.status_code in {200, 303}
+    marks = ("SAVEPOINT", "RELEASE", "BEGIN", "COMMIT")
+    return sum(not row["sql"].startswith(marks) for row in asked)
+
+
+def test_what_comes_next_is_shown_ahead_and_reserved_only_with_the_answer(world: make.World, reviewer: Client) -> None:
+    made = queue(world, size=3)
+    reviewer.post(f"{BASE}{made.public_id}/start/")
+    second = made.items.get(position=1)
+    page = text_of(reviewer.get(f"{at(made)}ahead/"))
+    assert page.startswith("<article")
+    assert second.public_id in page
+    assert not Reservation.objects.filter(item=second, user__isnull=False).exists()
+    response = reviewer.post(at(made), {"answer": "yes", "ahead": second.public_id}, headers=HTMX)
+    assert response.status_code == 200
+    assert response["HX-Push-Url"] == at(made, 1)
+    page = text_of(response)
+    assert "1 of 3 answered" in page
+    assert "AI reviewer" in page  # the reveal of what was answered
+    assert second.state.conversation.external_id not in page.split('id="answered"')[0]  # nothing that is here already
+    assert Reservation.objects.get(item=second).user == world.reviewer
+    third = made.items.get(position=2)
+    Reservation.objects.filter(item=third).update(user=world.author, until=timezone.now() + timedelta(minutes=5))
+    assert reviewer.get(f"{at(made, 1)}ahead/").status_code == 204
+    response = reviewer.post(at(made, 1), {"answer": "no", "ahead": third.public_id}, headers=HTMX)
+    assert response.status_code == 204  # somebody has it: to the queue's page, which says so
+    assert Reservation.objects.get(item=third).user == world.author
 
 
 def test_who_may_what(world: make.World, signed_in: Any) -> None:
