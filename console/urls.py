@@ -24,6 +24,7 @@ from console.views import (
     model_settings,
     playground,
     policies,
+    prefix,
     profile,
     releases,
     review,
@@ -84,6 +85,7 @@ inventory: list[URLPattern | URLResolver] = [
     path("conversations/", conversations.conversations, name="conversations"),
     path("conversations/<slug:conversation>/", conversations.conversation, name="conversation"),
     path("conversations/<slug:conversation>/turns/<int:user_turn>/why/<slug:key>/", why.why_page, name="why"),
+    path("conversations/<slug:conversation>/turns/<int:user_turn>/prefix/", prefix.prefix_page, name="prefix"),
     path("conversations/<slug:conversation>/turns/<int:user_turn>/label/<slug:key>/", labels.label, name="label"),
     path("playground/", playground.playground, name="playground"),
     # -- runs, schedules, costs, models

@@ -306,10 +306,13 @@ def canonical_json(message: Message) -> str:
     return json.dumps(record, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 
 
-def prefix_digests(messages: Sequence[Message]) -> tuple[str, ...]:
-    """Per message, sha256 in hex of (previous digest in hex ‖ canonical JSON), UTF-8; the first previous is empty."""
+def prefix_digests(messages: Sequence[Message], *, after: str = "") -> tuple[str, ...]:
+    """Per message, sha256 in hex of (previous digest in hex ‖ canonical JSON), UTF-8; the first previous is empty.
+
+    `after`: the digest of what came before these messages, to take a chain up in its middle.
+    """
     digests: list[str] = []
-    previous = ""
+    previous = after
     for message in messages:
         previous = hashlib.sha256((previous + canonical_json(message)).encode("utf-8", "surrogatepass")).hexdigest()
         digests.append(previous)

@@ -85,6 +85,9 @@ TERMS: dict[str, Label] = {
     "transition_turn": Label(
         _("Where it became relevant"), _("Transition turn"), _("First message with the reviewer's top score.")
     ),
+    "prefix_digest": Label(
+        _("Fingerprint of the chat so far"), _("Prefix digest"), _("Another one for every other text up to here.")
+    ),
     "label_horizon": Label(
         _("Scores read up to"), _("Label horizon"), _("The last message whose score was read to choose this one.")
     ),
