@@ -22,6 +22,8 @@ BUNDLE_VERSION = 1
 STAMP = "written_at.txt"
 JSON_PARTS = ("scorecards", "comparisons", "checks", "claims", "fits", "inputs", "contract", "costs")
 TABLES = ("rows", "scores")
+HEAD = "bundle.json"
+NAMES = tuple(sorted([*(f"{part}.json" for part in JSON_PARTS), *(f"{part}.csv" for part in TABLES)]))
 Table = Sequence[Sequence[str | int | float]]
 
 
@@ -50,22 +52,22 @@ class Bundle:
         found = {f"{part}.json": _json(getattr(self, part)) for part in JSON_PARTS}
         found |= {f"{part}.csv": _csv(getattr(self, part)) for part in TABLES}
         digests = {name: hashlib.sha256(data).hexdigest() for name, data in sorted(found.items())}
-        found["bundle.json"] = _json({"version": BUNDLE_VERSION, "name": self.name, "files": digests})
+        found[HEAD] = _json({"version": BUNDLE_VERSION, "name": self.name, "files": digests})
         return found
 
     @property
     def digest(self) -> str:
         """sha256 of `bundle.json`: of everything but the time."""
-        return hashlib.sha256(self.files()["bundle.json"]).hexdigest()
+        return hashlib.sha256(self.files()[HEAD]).hexdigest()
 
 
 def export_evidence(bundle: Bundle, folder: Path, *, written_at: datetime) -> list[Path]:
     """Write the bundle into `folder` (made if missing); returns the files. An earlier bundle there is refused unless it
     is the same one.
     """
-    stored = folder / "bundle.json"
+    stored = folder / HEAD
     files = bundle.files()
-    if stored.exists() and stored.read_bytes() != files["bundle.json"]:
+    if stored.exists() and stored.read_bytes() != files[HEAD]:
         raise BundleError(f"{folder} holds another bundle; a run is superseded, never edited")
     folder.mkdir(parents=True, exist_ok=True)
     for name, data in files.items():
@@ -77,18 +79,42 @@ def export_evidence(bundle: Bundle, folder: Path, *, written_at: datetime) -> li
 def load_bundle(folder: Path) -> Bundle:
     """The bundle in a folder, every file checked against its digest. BundleError names what is missing or changed."""
     try:
-        head = json.loads((folder / "bundle.json").read_text(encoding="utf-8"))
-        if head.get("version") != BUNDLE_VERSION:
-            raise BundleError(f"{folder}: version {head.get('version')}, expected {BUNDLE_VERSION}")
-        data = {name: (folder / name).read_bytes() for name in head["files"]}
+        head = (folder / HEAD).read_bytes()
+        named = [folder / name for name in NAMES if (folder / name).exists()]
+        return read_bundle({HEAD: head} | {path.name: path.read_bytes() for path in named})
     except OSError as problem:
         raise BundleError(f"{folder} is no bundle: {problem}") from None
-    changed = [name for name, kept in head["files"].items() if hashlib.sha256(data[name]).hexdigest() != kept]
-    if changed:
-        raise BundleError(f"{folder}: {', '.join(changed)} is not what was written")
-    parts: dict[str, Any] = {part: json.loads(data[f"{part}.json"]) for part in JSON_PARTS}
-    parts |= {part: list(csv.reader(io.StringIO(data[f"{part}.csv"].decode()))) for part in TABLES}
-    return Bundle(name=head["name"], **parts)
+    except BundleError as problem:
+        raise BundleError(f"{folder}: {problem}") from None
+
+
+def read_bundle(files: Mapping[str, bytes]) -> Bundle:
+    """The bundle of these files by name, each checked against its digest; other names are ignored. BundleError says what is
+    missing, changed, or no JSON or CSV.
+    """
+    if HEAD not in files:
+        raise BundleError(f"{HEAD} is missing")
+    try:
+        head = json.loads(files[HEAD])
+    except (ValueError, RecursionError):
+        head = None
+    if not isinstance(head, dict):
+        raise BundleError(f"{HEAD} is no head of a bundle")
+    if (version := head.get("version")) != BUNDLE_VERSION:
+        raise BundleError(f"version {str(version)[:20]}, expected {BUNDLE_VERSION}")
+    name, kept = head.get("name"), head.get("files")
+    if not isinstance(kept, dict) or set(kept) != set(NAMES) or not isinstance(name, str):
+        raise BundleError(f"{HEAD} names other files than {', '.join(NAMES)}")
+    if missing := [each for each in NAMES if each not in files]:
+        raise BundleError(f"{', '.join(missing)} is missing")
+    if changed := [each for each in NAMES if hashlib.sha256(files[each]).hexdigest() != kept[each]]:
+        raise BundleError(f"{', '.join(changed)} is not what was written")
+    try:
+        parts: dict[str, Any] = {part: json.loads(files[f"{part}.json"]) for part in JSON_PARTS}
+        parts |= {part: list(csv.reader(io.StringIO(files[f"{part}.csv"].decode()))) for part in TABLES}
+    except (ValueError, csv.Error, RecursionError) as problem:
+        raise BundleError(f"a file cannot be read: {problem}") from None
+    return Bundle(name=name, **parts)
 
 
 def _json(value: Any) -> bytes:

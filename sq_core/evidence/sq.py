@@ -240,12 +240,14 @@ def _difference(plan: EvidencePlan, inputs: SqInputs, measured: SqScores, planne
     o = planned.options
     world, figure = o.get("world", "unfitted-is-miss"), o.get("figure", "auprc")
     found, fixed = difference(measured, o["a"], o["b"], world, figure, draws=plan.draws, seed=plan.seed)
-    covered = f"coverage {measured.coverage(o['a'], world):.3f} and {measured.coverage(o['b'], world):.3f}"
+    coverage = [measured.coverage(o[name], world) for name in ("a", "b")]
+    covered = f"coverage {coverage[0]:.3f} and {coverage[1]:.3f}"
     named = f"{o['a']} − {o['b']}, {figure} in {world}"
+    about = {"a": o["a"], "b": o["b"], "world": world, "figure": figure, "coverage": coverage}
     if found is None:
-        return Check(planned.id, planned.kind, "not run", f"{named}: the target recall is not reached; {covered}")
-    both = {"reselect": asdict(found)} | ({"fixed": asdict(fixed)} if fixed else {})
-    detail = f"{named}: {found.estimate:+.3f} [{found.low:+.3f}, {found.high:+.3f}] by scenario ({found.note})"
+        return Check(planned.id, planned.kind, "not run", f"{named}: the target recall is not reached; {covered}", about)
+    both = about | {"reselect": asdict(found)} | ({"fixed": asdict(fixed)} if fixed else {})
+    detail = f"{named}: {found.estimate:+.3f} [{found.low:+.3f}, {found.high:+.3f}] by scenario ({_note(found)})"
     detail += f"; θ not chosen again [{fixed.low:+.3f}, {fixed.high:+.3f}]" if fixed else ""
     if found.clusters < ENOUGH:
         return Check(planned.id, planned.kind, "not run", f"{detail}; {covered}", both)
@@ -253,6 +255,11 @@ def _difference(plan: EvidencePlan, inputs: SqInputs, measured: SqScores, planne
     # P@R90 jumps from one θ to another: its interval decides, not its p.
     p = found.p if figure == "auprc" else None
     return Check(planned.id, planned.kind, outcome, f"{detail}; {covered}", both, p)
+
+
+def _note(found: Difference) -> str:
+    """Groups and p to four places: with 2,000 sign flips no p is below .0005."""
+    return found.note if found.p is None else f"{found.clusters} groups, p = {found.p:.4f}"
 
 
 def _shuffled(plan: EvidencePlan, inputs: SqInputs, measured: SqScores, planned: CheckPlan) -> Check:
