@@ -16,6 +16,7 @@ from console.views import (
     data,
     data_export,
     errors,
+    evaluation,
     frame,
     health,
     home,
@@ -81,6 +82,12 @@ inventory: list[URLPattern | URLResolver] = [
     path("review/<slug:queue>/items/<slug:item>/ahead/", review.review_ahead, name="review-ahead"),
     path("agreement/", agreement.agreement, name="agreement"),
     path("agreement/decide/", agreement.decide, name="agreement-decide"),
+    # -- evaluation
+    path("evaluation/", evaluation.evaluations, name="evaluation"),
+    path("evaluation/<slug:run>/", evaluation.evaluation, name="evaluation-one"),
+    path("evaluation/<slug:run>/figures.json", evaluation.evaluation_figures, name="evaluation-figures"),
+    path("evaluation/<slug:a>...<slug:b>/", evaluation.compare, name="evaluation-compare"),
+    path("evaluation/<slug:a>...<slug:b>/figures.json", evaluation.compare_figures, name="evaluation-compare-figures"),
     # -- conversations, why, playground
     path("conversations/", conversations.conversations, name="conversations"),
     path("conversations/<slug:conversation>/", conversations.conversation, name="conversation"),

@@ -16,6 +16,7 @@ from console.models.audit import AuditEvent, Heartbeat
 from console.models.conversation import Conversation, ConversationWords, Message, QueryState, StateView, Vector
 from console.models.decision import Decision, Discovery, Origin
 from console.models.desk import Mention, Note, SavedView, ViewPage
+from console.models.evaluation import Evaluation
 from console.models.exemplar import Exemplar, ExemplarStatus, Pin, Polarity, Source, ViewKind
 from console.models.inventory import (
     Centre,
@@ -62,7 +63,7 @@ from console.models.version import ClassifierVersion
 __all__ = [
     "ApiToken", "Artifact", "ArtifactSetting", "ArtifactText", "Attempt", "AuditEvent", "Centre", "Change",
     "ClassWeight", "ClassifierVersion", "Conversation", "ConversationWords", "Decision", "Dependency", "DependencyKind", "Discovery",
-    "Exemplar", "ExemplarStatus", "FitSet", "GoLive", "Guideline", "Heartbeat", "IdempotencyRecord", "Inventory",
+    "Evaluation", "Exemplar", "ExemplarStatus", "FitSet", "GoLive", "Guideline", "Heartbeat", "IdempotencyRecord", "Inventory",
     "ItemState", "Judge", "JudgeKind", "Judgement", "Kind", "Membership", "Mention", "Message", "Mode", "ModelProvider",
     "ModelRole", "ModelSetting", "Note", "OperatingPoint", "Origin", "Overlap", "Pin", "Polarity", "QueryState", "QueueKind",
     "QueueOrder", "Release", "ReleaseActivation", "Reservation", "ReviewAnswer", "ReviewDecision", "ReviewFlag",

@@ -47,7 +47,7 @@ FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'Liberation S
 
 
 @cache
-def _go() -> Any:
+def graph_objects() -> Any:
     """plotly.py takes a while to import; only pages with a plot pay for it."""
     import plotly.graph_objects
 
@@ -66,7 +66,7 @@ def name_of(kind: str, *, technical: bool) -> str:
 
 def map_figure(points: Sequence[Point], *, cutoff: float, preview: float | None, technical: bool) -> dict[str, Any]:
     """The scatter of one classifier's space. ``preview`` is another cut-off, drawn as a second line."""
-    go = _go()
+    go = graph_objects()
     groups: dict[str, list[Point]] = {kind: [] for kind in KINDS}
     for point in points:
         groups[point.kind].append(point)
@@ -91,10 +91,10 @@ def map_figure(points: Sequence[Point], *, cutoff: float, preview: float | None,
     lines = [_line(0, "solid")]
     if preview is not None:
         lines.append(_line(round(preview - cutoff, 6), "dash"))
-    figure = go.Figure(data=traces, layout=_layout(go, shapes=lines, height=460))
+    figure = go.Figure(data=traces, layout=layout_of(go, shapes=lines, height=460))
     figure.update_layout(
-        xaxis={"title": _title(_x_title(technical)), "zeroline": False},
-        yaxis={"title": _title(_("What else tells the examples apart")), "showticklabels": False, "zeroline": False},
+        xaxis={"title": title_of(_x_title(technical)), "zeroline": False},
+        yaxis={"title": title_of(_("What else tells the examples apart")), "showticklabels": False, "zeroline": False},
         dragmode="pan",
         legend={"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "itemsizing": "constant"},
         margin={"l": 32, "r": 8, "t": 56, "b": 48},
@@ -102,7 +102,7 @@ def map_figure(points: Sequence[Point], *, cutoff: float, preview: float | None,
     return as_json(figure)
 
 
-def _title(text: str) -> dict[str, Any]:
+def title_of(text: str) -> dict[str, Any]:
     return {"text": text, "font": {"size": 13}}
 
 
@@ -122,7 +122,7 @@ def _line(x: float, dash: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _layout(go: Any, **more: Any) -> Any:
+def layout_of(go: Any, **more: Any) -> Any:
     return go.Layout(
         template=go.layout.Template(),
         paper_bgcolor="rgba(0,0,0,0)",
@@ -146,7 +146,7 @@ STRIP_SYMBOLS = {
 
 def strip_figure(found: Strip, *, cutoff: float, preview: float | None, technical: bool) -> dict[str, Any]:
     """The paper's Figure 2: four rows on match strength, each row spread a little so that points do not hide each other."""
-    go = _go()
+    go = graph_objects()
     traces, ticks = [], []
     for row, (group, kind) in enumerate(ROWS):
         values = getattr(found, group)
@@ -172,9 +172,9 @@ def strip_figure(found: Strip, *, cutoff: float, preview: float | None, technica
     lines = [_line(round(cutoff, 6), "solid")]
     if preview is not None:
         lines.append(_line(round(preview, 6), "dash"))
-    figure = go.Figure(data=traces, layout=_layout(go, shapes=lines, height=220))
+    figure = go.Figure(data=traces, layout=layout_of(go, shapes=lines, height=220))
     figure.update_layout(
-        xaxis={"title": _title(labels.term("margin", technical=technical)), "zeroline": False},
+        xaxis={"title": title_of(labels.term("margin", technical=technical)), "zeroline": False},
         yaxis={
             "tickvals": [level for level, _name in ticks],
             "ticktext": [name for _level, name in ticks],

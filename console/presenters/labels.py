@@ -398,6 +398,7 @@ RUN_VALUES: dict[str, Text] = {
 
 # The tables of an evaluation, by what they compare.
 PROTOCOLS: dict[str, Text] = {
+    "overview": _("The versions of a release, as a whole and policy by policy"),
     "operating-point": _("Methods at the same share caught"),
     "mined": _("Examples from real chats against those written by AI"),
     "ablations": _("What each part of the method adds"),
@@ -417,6 +418,10 @@ METHODS: dict[str, Label] = {
     "cosine-signals": Label(_("Similarity to the nearest show example"), "cosine-signals"),
     "topk-text": Label(_("The K nearest, by text"), "topk-text"),
     "topk-signals": Label(_("The K nearest, by show example"), "topk-signals"),
+    "sq-active": Label(_("Versions in use"), "S&Q, versions in use"),
+    "sq-generic-negatives": Label(_("Show examples against those of all other policies"), "S&Q, generic negatives"),
+    "family-sq": Label(_("Show and don't-show examples, all policies"), "S&Q, macro"),
+    "family-cosine": Label(_("Similarity to the nearest show example, all policies"), "Cosine to signals, macro"),
     "sq-generated": Label(_("Show and don't-show examples, written by AI"), "sq-generated"),
     "sq-mined-paper": Label(_("… from real chats, as in the paper"), "sq-mined-paper"),
     "sq-mined": Label(_("… from real chats, the usual way"), "sq-mined"),

@@ -10,6 +10,7 @@ from console.presenters import amounts, labels
 Json = Mapping[str, Any]
 SHARES = ("precision_at_r90", "precision", "recall", "kept", "coverage")
 FIGURES = ("auprc", "sd", "theta")
+INTERVALS = {"precision_at_r90": "interval", "auprc": "auprc_interval"}  # shown under the figure they belong to
 FIRST = ("method", "world", "encoder", "k")
 
 
@@ -36,7 +37,7 @@ class Table:
 def evaluation(result: Json, *, technical: bool = False) -> Table:
     """The rows as they were computed: the columns that any of them has, known ones first and in their usual order."""
     rows: Sequence[Json] = [row for row in result.get("rows", ()) if isinstance(row, Mapping)]
-    there = [name for row in rows for name, value in row.items() if value is not None and name != "interval"]
+    there = [name for row in rows for name, value in row.items() if value is not None and name not in INTERVALS.values()]
     known = [name for name in (*FIRST, *SHARES, *FIGURES) if name in there]
     worlds = {row.get("world") for row in rows}
     if worlds <= {"fitted", None} and "world" in known:
@@ -74,7 +75,9 @@ def _cell(name: str, row: Json, technical: bool, *, number: bool) -> Cell:
         sub = f"{100 * interval[0]:.0f}–{100 * interval[1]:.0f}" if interval else ""
         return Cell(f"{100 * value:.1f}\u00a0%", sub=sub)
     if isinstance(value, float):
-        return Cell(f"{value:.3f}".replace("-", "−"), number)
+        interval = row.get(INTERVALS.get(name, ""))
+        sub = f"{interval[0]:.3f}–{interval[1]:.3f}" if interval else ""
+        return Cell(f"{value:.3f}".replace("-", "−"), number, sub)
     if isinstance(value, int) and not isinstance(value, bool):
         return Cell(amounts.figure(value), number)
     return Cell(plain(value), number=False)

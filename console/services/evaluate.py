@@ -7,13 +7,15 @@ from console.models import Inventory
 from console.services import embed
 from console.services.errors import Invalid
 from console.services.evaluation_data import evaluation_set, extras_for
+from console.services.evaluation_overview import Overview, overview
 from sq_core import embedding
 from sq_core.evaluation import protocols
 from sq_core.evaluation.data import EvaluationError, EvaluationSet, Row
 from sq_core.evaluation.registry import PROTOCOLS as EVERY
 from sq_core.evaluation.registry import run_protocol
 
-PROTOCOLS = tuple(EVERY)
+OVERVIEW = "overview"  # a release's own versions against the baselines; what the evaluation pages show
+PROTOCOLS = (*EVERY, OVERVIEW)
 LABELS = ("as-judged", "running-max")
 SIDE_BY_SIDE = ("operating-point", "mined")  # what two encoders are compared by; the others rest on the inventory's own
 
@@ -40,6 +42,8 @@ def evaluate(
             f"{protocol} rests on the inventory's own encoder.", field="encoder",
             hint=f"Encoders are compared by {' and '.join(SIDE_BY_SIDE)}.",
         )  # fmt: skip
+    if protocol == OVERVIEW:
+        return overview(inventory).result
     data = evaluation_set(inventory)
     if not data.relevant.any():
         raise Invalid("No judgement says that a turn needs an artifact.", hint="Import or run judgements first.")
@@ -93,4 +97,4 @@ def _rows(inventory: Inventory, protocol: str, data: EvaluationSet, labels: str)
         raise Invalid(f"{protocol} met a text without direction: {error}.", field="protocol") from error
 
 
-__all__ = ["LABELS", "PROTOCOLS", "evaluate", "evaluation_set"]
+__all__ = ["LABELS", "OVERVIEW", "PROTOCOLS", "Overview", "evaluate", "evaluation_set", "overview"]

@@ -19,7 +19,7 @@ from console.models import (
     Run,
     RunKind,
 )
-from console.services import evaluate
+from console.services import evaluate, evaluation_pages
 from console.services.actor import Actor, for_run
 from console.services.calibrate import calibrate
 from console.services.errors import Invalid
@@ -72,7 +72,7 @@ class Evaluate(_Whole):
 
     def check(self, inventory: Inventory, scope: Json, params: Json) -> Json:
         _only(scope, (), "scope")
-        _only(params, ("protocol", "labels", "encoders"), "params")
+        _only(params, ("protocol", "labels", "encoders", "release"), "params")
         protocol, labels = params.get("protocol", "operating-point"), params.get("labels", "as-judged")
         if protocol not in evaluate.PROTOCOLS:
             raise Invalid(
@@ -88,10 +88,36 @@ class Evaluate(_Whole):
             raise Invalid(
                 "encoders is a list of one or two names.", field="params.encoders", hint="Leave it out for the own one."
             )
-        return {"protocol": protocol, "labels": labels, "encoders": encoders}
+        return {"protocol": protocol, "labels": labels, "encoders": encoders} | _release(inventory, protocol, params)
 
     def perform(self, context: Context, item: Item) -> Outcome:
-        return Outcome(value=evaluate.evaluate(context.inventory, **context.run.params))
+        params = dict(context.run.params)
+        if params["protocol"] == evaluate.OVERVIEW:
+            return Outcome(value=evaluate.overview(context.inventory, release=params["release"]))
+        return Outcome(value=evaluate.evaluate(context.inventory, **params))
+
+    def store(self, context: Context, done: Sequence[tuple[Item, Outcome]]) -> list[Json | None]:
+        for _, outcome in done:
+            if isinstance(outcome.value, evaluate.Overview):
+                evaluation_pages.keep(context.run, outcome.value)
+        values = [outcome.value for _, outcome in done]
+        return [value.result if isinstance(value, evaluate.Overview) else value for value in values]
+
+
+def _release(inventory: Inventory, protocol: str, params: Json) -> Json:
+    """Which release an overview measures: the newest as of the plan, unless one is named."""
+    if protocol != evaluate.OVERVIEW:
+        if params.get("release") is not None:
+            raise Invalid("Only the overview measures a release.", field="params.release", hint="Leave it out.")
+        return {}
+    if params.get("encoders"):
+        raise Invalid("The overview rests on the inventory's own encoder.", field="params.encoders", hint="Leave it out.")
+    release = params.get("release") or inventory.release
+    if isinstance(release, bool) or not isinstance(release, int) or not 1 <= release <= inventory.release:
+        raise Invalid(
+            f"There is no release {str(release)[:20]}.", field="params.release", hint="Leave it out for the newest."
+        )
+    return {"release": release}
 
 
 class Calibrate(_Whole):

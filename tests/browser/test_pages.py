@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from console.models import Change, ReviewQueue, Run, Upload
+from console.models import Change, Evaluation, ReviewQueue, Run, Upload
 from console.services import artifacts, curate, inventories, review_items, review_queues, run_work, runs, uploads
 from console.services.actor import person
 from console.services.plan import Step
@@ -30,6 +30,7 @@ def addresses(sample: Sample) -> list[tuple[str, str, str]]:
     moved = Change.objects.filter(object_type="operating_point").latest("pk")
     number = sample.inventory.release
     clear, near, audit = ReviewQueue.objects.order_by("pk")
+    measured = [row.run.public_id for row in Evaluation.objects.order_by("pk")]
     return [
         ("sign-in", "", "/sign-in/"),
         ("home", "publisher", f"{home}/"),
@@ -63,6 +64,9 @@ def addresses(sample: Sample) -> list[tuple[str, str, str]]:
         ("agreement", "viewer", f"{home}/agreement/?cell=judge-people:1:0"),
         ("agreement-scores", "publisher", f"{home}/agreement/?show=scores"),
         ("agreement-decide", "publisher", f"{home}/agreement/decide/"),
+        ("evaluation", "publisher", f"{home}/evaluation/"),
+        ("evaluation-one", "viewer", f"{home}/evaluation/{measured[0]}/"),
+        ("evaluation-compare", "viewer", f"{home}/evaluation/{measured[0]}...{measured[1]}/"),
         ("releases", "publisher", f"{home}/releases/"),
         ("release-diff", "publisher", f"{home}/releases/{number - 4}...{number}/"),
         ("release-rollback", "publisher", f"{home}/releases/{number - 1}/rollback/"),
@@ -96,6 +100,12 @@ def lived_in(sample: Sample) -> None:
     theta = inventories.current_point(sample.inventory).theta
     inventories.update_inventory(sample.inventory, by=by, theta=theta + 0.2, expiry={"others": 3})
     sample.inventory.refresh_from_db()
+    overview = {"protocol": "overview"}
+    twice = [runs.create_run(sample.inventory, "evaluate", by=by, params=overview) for _ in range(2)]
+    run_work.work(twice[0].pk)
+    kept = Evaluation.objects.get()  # half a minute's work: the second is the first one's copy
+    kept.pk, kept.run = None, twice[1]
+    kept.save(force_insert=True)
     run = runs.create_run(sample.inventory, "mine", by=by, scope={"artifacts": [KEY]})
     run_work.work(run.pk)
     rows = b'{"id": "new-1", "messages": [{"role": "user", "content": "hello"}]}\n{"id": "new-2"}\n{broken\n'
@@ -127,8 +137,9 @@ def reviewed(sample: Sample) -> None:
 
 def settle(page: Page) -> None:
     """Until what the page draws by itself is drawn."""
-    if page.locator("#map-plot").is_visible():
-        expect(page.locator("#map-plot")).to_have_attribute("data-ready", "yes")
+    for plot in [page.locator("#map-plot"), *page.locator("[data-plot]").all()]:
+        if plot.is_visible():
+            expect(plot).to_have_attribute("data-ready", "yes")
 
 
 def look(page: Page, name: str, axe: Callable[[Page], None] | None) -> list[str]:
