@@ -85,6 +85,7 @@ TERMS: dict[str, Label] = {
     "transition_turn": Label(
         _("Where it became relevant"), _("Transition turn"), _("First message with the reviewer's top score.")
     ),
+    "prior": Label(_("How often it is needed at all"), _("Prior"), _("Beside the match strength, never a part of it.")),
     "prefix_digest": Label(
         _("Fingerprint of the chat so far"), _("Prefix digest"), _("Another one for every other text up to here.")
     ),

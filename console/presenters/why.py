@@ -9,7 +9,7 @@ from django.utils.translation import gettext as _
 
 from console.presenters import labels
 from console.presenters.conversations import term_of
-from console.services.why import Span, TermRow, ViewRow, Why
+from console.services.why import Prior, Span, TermRow, ViewRow, Why
 from console.templatetags.console import signed
 
 SELECTED = {"fired", "fired_by_pin", "carried_over", "dependency", "always_on", "unfitted"}
@@ -160,6 +160,23 @@ def differs(why: Why) -> bool:
     return why.live is not None and why.scored and why.live["fired"] != why.fired
 
 
+def prior_line(prior: Prior, margin: float) -> str:
+    """Margin + λ·prior in numbers, for a ticket."""
+    total = margin + prior.weight * prior.value
+    return f"{margin!r} + {prior.weight:g} x {prior.value!r} = {total!r}  ({_('match strength')} + λ x p)"
+
+
+def prior_text(prior: Prior) -> str:
+    """Where p comes from, and that λ = 0 leaves it out."""
+    text = _(
+        "p = ln((n + α) / (N − n + α)) with α = %(alpha)s: n = %(n)s of N = %(total)s judged messages of other scenarios "
+        "needed it. λ = %(weight)s: p decides nothing. Turning it on is a method of its own, with a name and a cut-off of "
+        "its own."
+    )
+    numbers = {"alpha": f"{prior.alpha:g}", "n": f"{prior.relevant:,}", "total": f"{prior.judged:,}"}
+    return text % (numbers | {"weight": f"{prior.weight:g}"})
+
+
 # -------------------------------------------------------------------------------------------------------------- for a ticket
 def to_json(why: Why) -> str:
     """The API's answer, as a file."""
@@ -194,6 +211,8 @@ def to_text(why: Why, *, name: str, span: Span | None = None, names: dict[str, s
         ]
     elif why.terms_missing:
         lines += [why.terms_missing, ""]
+    if why.prior is not None and why.margin is not None:
+        lines += [prior_line(why.prior, why.margin), prior_text(why.prior), ""]
     for witness in why.witnesses:
         who = f"{witness.judge} ({witness.kind}, {witness.rubric}, {witness.prompt_version})"
         lines.append(f"{who}: {witness.score}/5 {_one_line(witness.reason)}".rstrip())

@@ -30,6 +30,7 @@ from console.services.runtime import ReleaseName, conversation_vectors, exemplar
 from sq_core.attribution import Attribution, attribute
 from sq_core.classifier import Polarity
 from sq_core.decision import ExemplarTerm, Outcome
+from sq_core.ranking.prior import base_rate_log_odds
 from sq_core.scoring import Margin, cut_off, margin
 
 
@@ -71,6 +72,21 @@ class Witness:
     at: datetime
 
 
+@dataclass(frozen=True)
+class Prior:
+    """The log-odds of the policy's own judged base rate: a number beside the margin, never a part of it (TRACES 3.2).
+
+    ``relevant`` of ``judged`` training states, which are those of every scenario but this conversation's. ``weight`` is
+    λ: 0, unless a method of another name turns it on.
+    """
+
+    value: float
+    relevant: int
+    judged: int
+    alpha: float = 1.0
+    weight: float = 0.0
+
+
 @dataclass
 class Why:
     """The answer for one artifact at one user turn of a stored conversation, under one release."""
@@ -107,6 +123,7 @@ class Why:
     first_maximum_turn: int | None = None
     would_flip: list[TermRow] = field(default_factory=list)
     live: dict[str, Any] | None = None
+    prior: Prior | None = None
     calibrated: bool = False
     encoder: str = ""
     as_of: datetime | None = None
@@ -118,6 +135,11 @@ class Why:
     @property
     def scored(self) -> bool:
         return self.margin is not None
+
+    @property
+    def with_prior(self) -> float | None:
+        """Margin + λ·prior: what a method with that λ would hold against its own cut-off."""
+        return None if self.margin is None or self.prior is None else self.margin + self.prior.weight * self.prior.value
 
     @property
     def distance(self) -> float | None:
@@ -179,6 +201,7 @@ def explain(
         witnesses=witnesses(state, artifact),
         first_maximum_turn=first_maximum_turn(inventory, conversation, artifact),
         live=live_decision(state, artifact),
+        prior=prior_of(inventory, point, conversation, artifact),
     )
     vectors = conversation_vectors(inventory, point.centre, conversation) if point.centre else None
     if vectors is None or user_turn >= len(vectors.turns):
@@ -259,6 +282,19 @@ def _term_rows(terms: Sequence[ExemplarTerm], found: Attribution, query: Any, so
         )
         for t, part in zip(terms, found.terms, strict=True)
     ]
+
+
+def prior_of(
+    inventory: Inventory, point: OperatingPoint, conversation: Conversation, artifact: Artifact
+) -> Prior | None:
+    """From the judgements as they are now, of the policy's current text; no other policy enters. None before a fit."""
+    if point.centre is None:
+        return None
+    states = table.state_table(inventory, point.centre)
+    labels = table.labels_of(inventory, states, artifact)
+    training = ~states.in_scenarios({conversation.scenario})
+    relevant, judged = int((labels.relevant & training).sum()), int((labels.judged & training).sum())
+    return Prior(base_rate_log_odds(relevant, judged), relevant, judged)
 
 
 # --------------------------------------------------------------------------------------------------------------- witnesses

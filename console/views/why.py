@@ -62,6 +62,7 @@ def why_page(request: Request, inventory: Inventory, conversation: str, user_tur
         "sentence": words.sentence(found, span=span, names=names),
         "origin_text": words.origin_text(found),
         "differs": words.differs(found),
+        "prior_text": words.prior_text(found.prior) if found.prior else "",
         "views": [(view, words.view_name(view, user_turn)) for view in found.views],
         "term_rows": _terms(found),
         "longest": max((abs(row.value) for row in found.terms), default=1.0) or 1.0,

@@ -1,14 +1,15 @@
 """Why, in words: triage, one sentence, and files for a ticket; and when a version decided."""
 
 import json
+import math
 from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 
-from console.models import Artifact, Release
+from console.models import Artifact, Judgement, Release
 from console.presenters import why as words
-from console.services import artifacts, curate, human_labels, inventories, score, why
+from console.services import artifacts, curate, fit, human_labels, inventories, score, why
 from console.services.actor import SYSTEM, person
 from console.services.plan import Step
 from console.services.why import Why
@@ -129,3 +130,38 @@ def test_the_span_of_a_version(world: make.World) -> None:
     assert (first.until, second.since, second.until) == (newest.at, newest.at, None)
     assert " to " in words.span_text(first)
     assert why.version_span(world.cancel, None) is None
+
+
+def test_the_prior_is_the_policy_s_own_base_rate_beside_the_margin(world: make.World) -> None:
+    """X48 and X49 on stored rows: counts of other scenarios, no other policy's, never a part of the margin."""
+    found = explain(world, "talk-1", 1, world.cancel)
+    rows = [
+        (row.state.conversation.scenario, row.score >= 4)
+        for row in Judgement.objects.filter(artifact_text__artifact=world.cancel).select_related("state__conversation")
+    ]
+    training = [relevant for scenario, relevant in rows if scenario != world.talks["talk-1"].scenario]
+    n, total = sum(training), len(training)
+    assert 0 < n < total < len(rows)
+    assert found.prior == why.Prior(math.log((n + 1) / (total - n + 1)), n, total)
+    assert (found.prior.weight, found.with_prior) == (0.0, found.margin)
+    assert found.total is not None
+    assert found.show + found.dont_show + found.bias == pytest.approx(found.total)  # type: ignore[operator]
+    text = words.to_text(found, name="Cancel order")
+    assert f"n = {n} of N = {total} judged messages of other scenarios" in text
+    assert f"{found.margin!r} + 0 x {found.prior.value!r} = {found.margin!r}" in text
+    make.artifact(world.inventory, "gift-wrap", signals=["wrap it please", "as a gift"], anti_signals=["no", "thanks"])
+    make.judge(world.inventory, "talk-2", 0, {"gift-wrap": 5})
+    fit.refit(world.inventory, by=world.by)
+    again = explain(world, "talk-1", 1, world.cancel)
+    assert (again.prior, again.margin, again.terms) == (found.prior, found.margin, found.terms)
+    none = explain(world, "talk-2", 0, Artifact.objects.select_related("inventory").get(key="gift-wrap"))
+    assert none.prior == why.Prior(0.0, 0, 0)
+
+
+def test_another_weight_is_told_and_added_beside_the_margin(world: make.World) -> None:
+    found = explain(world, "talk-1", 1, world.cancel)
+    assert found.prior is not None
+    assert found.margin is not None
+    other = replace(found, prior=replace(found.prior, weight=0.5))
+    assert other.with_prior == found.margin + 0.5 * found.prior.value
+    assert other.margin == found.margin

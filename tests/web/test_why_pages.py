@@ -165,3 +165,14 @@ def test_taking_an_example_out_goes_through_the_strip(world: make.World, signed_
                 assert html.escape(form["next"]) in strip.content.decode()
                 return
     pytest.fail("no turn hangs on one example")
+
+
+def test_the_prior_stands_in_a_line_of_its_own(world: make.World, signed_in: Any, client: Any) -> None:
+    api = api_of(client, world, "talk-1", 1, "cancel-order")
+    page = signed_in(world.viewer).get(url_of(world, "talk-1", 1, "cancel-order")).content.decode()
+    assert number(page, "n-prior") == api["prior"]["value"]
+    assert number(page, "n-with-prior") == api["margin"]
+    assert api["prior"]["weight"] == 0
+    told = f"n = {api['prior']['relevant']} of N = {api['prior']['judged']} judged messages of other scenarios"
+    assert told in page
+    assert "is a method of its own" in page
