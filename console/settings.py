@@ -116,6 +116,8 @@ SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = env.boolean("SECURE_COOKIES")
 DATA_UPLOAD_MAX_MEMORY_SIZE = 12 * 1024 * 1024  # conversation imports take up to 10 MB
 UPLOAD_LIMIT = env.integer("UPLOAD_LIMIT_MB", 200, low=1, high=2_000) * 1024 * 1024
 UPLOAD_KEPT_DAYS = env.integer("UPLOAD_KEPT_DAYS", 7, low=1, high=365)
+# Logs with more scored turns than this are not scored whole by pages (console/services/table_sample.py).
+WHOLE_LOG_TURNS = env.integer("WHOLE_LOG_TURNS", 20_000, low=1, high=10_000_000)
 FILE_UPLOAD_HANDLERS = [
     "console.middleware.UploadLimit",
     "django.core.files.uploadhandler.MemoryFileUploadHandler",

@@ -37,6 +37,7 @@ from console.services import (
     score,
     table,
 )
+    table_sample,
 from console.services.actor import SYSTEM, Actor, person
 from console.services.ingest_conversations import import_conversations
 from console.services.ingest_judgements import import_judgements
@@ -287,6 +288,7 @@ def clear_caches() -> None:
     """Forget what the process keeps under row numbers: tables, bundles, headlines, vectors of live turns."""
     table.clear_caches()
     mine_log._logs.clear()
+    table_sample.clear_caches()
     candidates_effect._effects.clear()
     alerts._estimates.clear()
     runtime._bundles.clear()

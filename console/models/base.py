@@ -7,12 +7,12 @@ from django.db import models
 from django.db.models import Q
 
 M = TypeVar("M", bound=models.Model)
-_ALPHABET = "23456789abcdefghjkmnpqrstuvwxyz"  # no look-alikes: people read these ids to each other
+ID_CHARACTERS = "23456789abcdefghjkmnpqrstuvwxyz"  # no look-alikes: people read these ids to each other
 
 
 def new_public_id() -> str:
     """Twelve characters, about 59 bits, for URLs and the API in place of row numbers."""
-    return "".join(secrets.choice(_ALPHABET) for _ in range(12))
+    return "".join(secrets.choice(ID_CHARACTERS) for _ in range(12))
 
 
 def public_id_field() -> "models.CharField[str, str]":

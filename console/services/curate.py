@@ -190,7 +190,9 @@ def _prepared(
         return _Prepared(stamp(inventory), plan, None, known or {}, None, effect)
     if known is None:
         known = _known_vectors(plan, inventory)
-    ground = fit.basis(artifact, point=point, inventory=inventory, base=active, fit_set=plan.setting.fit_set)
+    ground = fit.basis(
+        artifact, point=point, inventory=inventory, base=active, fit_set=plan.setting.fit_set, also=plan.cured
+    )
     draft = _drafted(plan, ground, known)
     effect = _assessed(plan, ground, draft, known, preview=preview)
     return _Prepared(stamp(inventory), plan, ground, known, draft, effect)

@@ -34,6 +34,7 @@ from console.services.actor import Actor
 from console.services.errors import Conflict, Invalid
 from console.services.inventories import current_point, new_point
 from console.services.revision import Revision, lock_artifacts, lock_inventory, revision, stamp
+from console.services.table_sample import page_table
 from sq_core import embedding
 from sq_core.artifact_text import artifact_text
 from sq_core.classifier import Classifier
@@ -108,10 +109,13 @@ def basis(
     inventory: Inventory | None = None,
     base: ClassifierVersion | None = None,
     fit_set: str | None = None,
+    also: Iterable[int] = (),
+    whole: bool = False,
 ) -> Basis:
     """The present state of one artifact; what the caller has read already, just now, is not read again.
 
-    Raises Invalid before the inventory's first fit has fixed a centre.
+    Of a long log it stands on a sample, with the states ``also`` in it; on all of it with ``whole`` (runs). Raises
+    Invalid before the inventory's first fit has fixed a centre.
     """
     inventory = inventory or fresh_inventory(artifact.inventory_id)
     point = point or current_point(inventory)
@@ -124,7 +128,9 @@ def basis(
         centre=point.centre,
         base=base or active_version(artifact),
         fit_set=fit_set or artifact.settings.get(to_release__isnull=True).fit_set,
-        states=table.state_table(inventory, point.centre, fresh=True),
+        states=table.state_table(inventory, point.centre, fresh=True)
+        if whole
+        else page_table(inventory, point, [artifact.pk], also=also, fresh=True),
     )
 
 
@@ -258,14 +264,15 @@ def metrics_of(
     labels = basis.labels
     counted = labels.judged & ~left_out
     fired, relevant = margins > cutoff, labels.relevant
-    return {
+    sampled = basis.states.counted  # of a long log, shares of all turns are told by the background sample
+    found = {
         "n": int(counted.sum()),
         "relevant": int((counted & relevant).sum()),
         "tp": int((counted & relevant & fired).sum()),
         "fp": int((counted & ~relevant & fired).sum()),
         "fn": int((counted & relevant & ~fired).sum()),
-        "fired": int(fired.sum()),
-        "states": len(basis.states),
+        "fired": int((fired & sampled).sum()),
+        "states": int(sampled.sum()),
         "left_out": int(left_out.sum()),
         "judge": basis.inventory.judge.name if basis.inventory.judge else "",
         "cutoff": cutoff,
@@ -277,6 +284,7 @@ def recall_of(metrics: Mapping[str, Any]) -> float | None:
     needed = metrics.get("tp", 0) + metrics.get("fn", 0)
     return metrics["tp"] / needed if needed else None
 
+    return found if basis.states.sample is None else found | {"sampled": len(basis.states)}
 
 def precision_of(metrics: Mapping[str, Any]) -> float | None:
     """Needed / shown among judged states; None where nothing judged was shown."""

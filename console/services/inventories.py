@@ -39,6 +39,7 @@ def create_inventory(
     class_weight: str = ClassWeight.BALANCED,
     inverse_penalty: float = 1.0,
     minimum_material: int = 3,
+    load_test: bool = False,
 ) -> Inventory:
     """A new inventory at release 1, which carries operating point 1: θ 0, both views, no centre, uncalibrated.
 
@@ -55,7 +56,7 @@ def create_inventory(
             f"C is {inverse_penalty!r}.", field="inverse_penalty", hint="Give a number above 0; 1 is the paper's."
         )
     _check_material(minimum_material)
-    encoder_id = _encoder_id(encoder)
+    encoder_id = encoder_identity(encoder, load_test=load_test)
     with transaction.atomic():
         inventory = _inserted(
             Inventory(
@@ -320,9 +321,11 @@ def _update_own(inventory: Inventory, own: dict[str, Any], *, by: Actor, reason:
     )
 
 
-def _encoder_id(name: str) -> str:
-    if name != "minilm" and not (name.startswith("openai:") and name.removeprefix("openai:")):
-        raise Invalid(f"There is no encoder {name!r}.", field="encoder", hint="Use minilm or openai:MODEL[:DIM].")
+def encoder_identity(name: str, *, load_test: bool = False) -> str:
+    """The id that an encoder's vectors are kept under. Raises Invalid for a name that is none, Unavailable when it is away."""
+    hosted = name.startswith("openai:") and name.removeprefix("openai:")
+    if name not in ("minilm", "minilm:whole") and not hosted and not (load_test and name.startswith("synthetic:")):
+        raise Invalid(f"There is no encoder {name!r}.", field="encoder", hint="Use minilm, minilm:whole or openai:MODEL[:DIM].")
     try:
         identity = embed.named_encoder(name).id
     except EncoderUnavailable as error:

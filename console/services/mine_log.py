@@ -117,7 +117,7 @@ class Ground:
     inside: NDArray[np.bool_] | None  # (C,) whether the scope's filters take the conversation; None = all
 
     def basis(self, artifact: Artifact) -> Basis:
-        return fit.basis(artifact, inventory=self.inventory)
+        return fit.basis(artifact, inventory=self.inventory, whole=True)
 
     def scores(self, artifact: Artifact) -> NDArray[np.int8]:
         """(S,) the judge's scores for the artifact; 0 where it has not judged, or where the scope does not reach."""

@@ -8,11 +8,11 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from numpy.typing import NDArray
 
 from console.models import (
@@ -32,6 +32,9 @@ from sq_core import embedding
 from sq_core.classifier import Classifier
 from sq_core.conversation import RENDERER_VERSION
 from sq_core.scoring import Pooling, ViewTable, state_margins
+
+if TYPE_CHECKING:
+    from console.services.table_sample import Sample
 
 T = TypeVar("T")
 
@@ -89,6 +92,16 @@ class Cache:
                 self._bytes -= self._bytes_of(self._rows.popitem(last=False)[1])
         return value
 
+    def peek(self, key: Hashable) -> Any:
+        """What is held under the key, or None."""
+        with self._lock:
+            if key in self._rows:
+                self._rows.move_to_end(key)
+            return self._rows.get(key)
+
+    def put(self, key: Hashable, value: Any) -> None:
+        self._keep(key, value)
+
     def renew(self, key: Hashable, build: Callable[[T | None], T]) -> T:
         """What ``build`` makes of the value held under the key (None where there is none), held in its place."""
         with self._building(key):
@@ -140,6 +153,12 @@ class StateTable:
     scenarios: tuple[str, ...]
     cut: NDArray[np.bool_]
     positions: dict[int, int]
+    sample: "Sample | None" = None  # where it is not the whole log (`table_sample`)
+
+    @property
+    def counted(self) -> NDArray[np.bool_]:
+        """(S,) the states on which shares of all turns are counted."""
+        return np.ones(len(self), dtype=bool) if self.sample is None else self.sample.counted
 
     def __len__(self) -> int:
         return len(self.state_ids)
@@ -163,16 +182,34 @@ def state_table(inventory: Inventory, centre: Centre, *, fresh: bool = False) ->
     if not fresh:
         log_revision = Inventory.objects.values_list("log_revision", flat=True).get(pk=inventory.pk)
     key = (inventory.pk, centre.encoder_id, centre.digest, RENDERER_VERSION, log_revision)
-    return _tables.get(key, lambda: _build(inventory, centre, key))
+    return _tables.get(key, lambda: build(view_rows(inventory, centre), centre, key))
 
 
-def _build(inventory: Inventory, centre: Centre, key: tuple[Any, ...]) -> StateTable:
+def held(inventory: Inventory, centre: Centre) -> StateTable | None:
+    """The table, if this process has it already."""
+    log_revision = Inventory.objects.values_list("log_revision", flat=True).get(pk=inventory.pk)
+    found: StateTable | None = _tables.peek(
+        (inventory.pk, centre.encoder_id, centre.digest, RENDERER_VERSION, log_revision)
+    )
+    return found
+
+
+def view_rows(inventory: Inventory, centre: Centre) -> "QuerySet[StateView]":
+    """What can be scored of the log under a centre."""
+    return StateView.objects.filter(
+        state__conversation__inventory=inventory, encoder_id=centre.encoder_id, renderer_version=RENDERER_VERSION
+    )
+
+
+def build(
+    source: "QuerySet[StateView]",
+    centre: Centre,
+    key: tuple[Any, ...],
+    sampled: "Callable[[NDArray[np.int64]], Sample] | None" = None,
+) -> StateTable:
+    """The table of whole conversations; ``sampled`` says what the state ids (S,) of a part stand for."""
     rows = list(
-        StateView.objects.filter(
-            state__conversation__inventory=inventory, encoder_id=centre.encoder_id, renderer_version=RENDERER_VERSION
-        )
-        .order_by("state__conversation_id", "state__user_turn")
-        .values_list(
+        source.order_by("state__conversation_id", "state__user_turn").values_list(
             "state_id", "state__conversation_id", "state__user_turn", "state__conversation__scenario",
             "cumulative_key", "turn_key", "cut",
         )
@@ -202,6 +239,7 @@ def _build(inventory: Inventory, centre: Centre, key: tuple[Any, ...]) -> StateT
         scenarios=scenarios,
         cut=np.array([row[6] for row in rows], dtype=bool),
         positions={int(pk): position for position, pk in enumerate(state_ids)},
+        sample=sampled(state_ids) if sampled else None,
     )
 
 
@@ -265,7 +303,9 @@ def all_labels(inventory: Inventory, table: StateTable, *, fresh: bool = False) 
     """Labels per artifact id (every artifact of the inventory has an entry). ``fresh`` as in `state_table`."""
     if not fresh:
         inventory = Inventory.objects.select_related("judge").get(pk=inventory.pk)
-    texts = committed(_texts, (inventory.pk, inventory.release), lambda: _current_texts(inventory))
+    if table.sample is not None:
+        return table.sample.labels(inventory, table)
+    texts = current_texts(inventory)
     key = (table.key, inventory.judge_id, hash(frozenset(texts.items())))
     read: _Read = _labels.renew(key, lambda held: _read_labels(inventory, table, texts, held))
     return read.labels
@@ -281,10 +321,10 @@ class _Read:
     labels: dict[int, Labels]
 
 
-def _current_texts(inventory: Inventory) -> dict[int, int]:
+def current_texts(inventory: Inventory) -> dict[int, int]:
     """Artifact id per id of a text that reads as its current one; only a release changes them."""
-    rows = ArtifactText.objects.as_now().filter(artifact__inventory=inventory)
-    return dict(rows.values_list("pk", "artifact_id"))
+    rows = ArtifactText.objects.as_now().filter(artifact__inventory=inventory).values_list("pk", "artifact_id")
+    return committed(_texts, (inventory.pk, inventory.release), lambda: dict(rows))
 
 
 def _read_labels(inventory: Inventory, table: StateTable, texts: dict[int, int], held: _Read | None) -> _Read:

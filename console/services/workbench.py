@@ -26,6 +26,7 @@ from console.models import (
 from console.services import artifacts, fit, impact, table
 from console.services.errors import Malformed
 from console.services.inventories import current_point
+from console.services.table_sample import page_table
 from sq_core.classifier import Classifier, ViewKind
 from sq_core.scoring import Margin, cut_off, margin
 
@@ -60,7 +61,7 @@ class Ground:
             centre=self.point.centre,
             base=self.version,
             fit_set=self.setting.fit_set,
-            states=table.state_table(self.inventory, self.point.centre),
+            states=page_table(self.inventory, self.point, [self.artifact.pk]),
         )
 
     @property
@@ -332,14 +333,16 @@ def _masks(ground: Ground) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
 
 def _tally(ground: Ground, sides: Sequence[Side]) -> ShownAndMissed:
     labels, fired = ground.labels, ground.fired
+    assert ground.basis is not None  # noqa: S101
+    sampled = ground.basis.states.counted
     return ShownAndMissed(
         missed=sides[0],
         extra=sides[1],
         judged=int(labels.judged.sum()),
         needed=int(labels.relevant.sum()),
-        shown=int(fired.sum()),
-        shown_unjudged=int((fired & ~labels.judged).sum()),
-        states=len(fired),
+        shown=int((fired & sampled).sum()),
+        shown_unjudged=int((fired & sampled & ~labels.judged).sum()),
+        states=int(sampled.sum()),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from typing import Any
 
@@ -12,7 +13,8 @@ _built: dict[tuple[str, tuple[tuple[str, Any], ...]], Encoder] = {}
 
 
 def get_encoder(name: str, **options: Any) -> Encoder:
-    """The encoder called `minilm[:whole]` or `openai:MODEL[:DIM]`, built once per process for a name and its options.
+    """The encoder called `minilm[:whole]`, `openai:MODEL[:DIM]` or (load tests only) `synthetic:SEED[:DIM]`, built once per
+    process for a name and its options.
 
     DIM is the last part if it is all digits, so a model's own name may hold colons. Options are the keyword arguments of
     `local.MiniLM` or `openai_compatible.OpenAICompatible`; their values must be hashable. `minilm:whole` is `minilm` with
@@ -42,4 +44,8 @@ def _build(name: str, options: dict[str, Any]) -> Encoder:
         if model and last.isascii() and last.isdigit():
             return OpenAICompatible(model, dimension=int(last), **options)
         return OpenAICompatible(rest, **options)
+    if family == "synthetic" and re.fullmatch(r"[0-9]{1,9}(:[0-9]{1,4})?", rest):
+        from sq_core.encoders.synthetic import Synthetic
+
+        return Synthetic(*(int(part) for part in rest.split(":")))
     raise ValueError(f"an encoder is called 'minilm', 'minilm:whole' or 'openai:MODEL[:DIM]', got {name!r}")
