@@ -31,6 +31,7 @@ from console.views import (
     review,
     run_plan,
     runs,
+    saved_views,
     schedules,
     start,
     why,
@@ -121,6 +122,10 @@ inventory: list[URLPattern | URLResolver] = [
     # -- audit
     path("audit/", audit.audit_page, name="audit"),
     path("audit/rows.<slug:form>", audit.audit_file, name="audit-file"),
+    # -- saved views
+    path("views/", saved_views.view_list, name="saved-views"),
+    path("views/save/", saved_views.view_save, name="saved-view-save"),
+    path("views/<slug:view>/do/", saved_views.view_act, name="saved-view-act"),
     # -- settings
     path("settings/models/", model_settings.models_page, name="settings-models"),
     path("settings/guideline/", model_settings.guideline, name="settings-guideline"),

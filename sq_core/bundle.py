@@ -233,6 +233,11 @@ class Bundle:
         found = self._decider.replay(vectors, point)
         return tuple(self._decider.outcomes(found, row) for row in range(len(vectors.cumulative)))
 
+    def selected(self, vectors: ConversationVectors) -> tuple[Fired, ...]:
+        """What fires at the last user turn of a conversation's vectors, in the order of `discover`."""
+        found = self._decider.replay(vectors, self.operating_point)
+        return ordered(self._decider.outcomes(found, len(found.margins) - 1, everything=False))
+
     def session(
         self, *, encoder: Encoder | None = None, theta: float | None = None, second_stage: SecondStage | None = None
     ) -> Session:

@@ -29,6 +29,7 @@ from console.services import (
     alerts,
     artifacts,
     candidates_effect,
+    conversation_list,
     embed,
     fit,
     inventories,
@@ -36,8 +37,8 @@ from console.services import (
     runtime,
     score,
     table,
-)
     table_sample,
+)
 from console.services.actor import SYSTEM, Actor, person
 from console.services.ingest_conversations import import_conversations
 from console.services.ingest_judgements import import_judgements
@@ -287,12 +288,13 @@ def signals(art: Artifact) -> list[str]:
 def clear_caches() -> None:
     """Forget what the process keeps under row numbers: tables, bundles, headlines, vectors of live turns."""
     table.clear_caches()
-    mine_log._logs.clear()
     table_sample.clear_caches()
+    mine_log._logs.clear()
     candidates_effect._effects.clear()
     alerts._estimates.clear()
     runtime._bundles.clear()
     score._headlines.clear()
+    conversation_list.clear_caches()
     embed.turn_cache._rows.clear()
     embed._whole.clear()
 

@@ -4,7 +4,6 @@ from datetime import datetime
 from typing import Annotated, Any
 
 from django.db import transaction
-from django.db.models import Q
 from ninja import Path
 
 from console import tasks
@@ -13,10 +12,10 @@ from console.api.auth import ApiRequest
 from console.api.idempotency import idempotent
 from console.api.pagination import page
 from console.api.routes import Family
-from console.api.schemas import PAGE, After, Inv, Limit, Page, ReleaseName, SearchText
+from console.api.schemas import PAGE, After, Conditions, Inv, Limit, Page, ReleaseName, SearchText, refuse_ignored
 from console.api.shapes import release_of
-from console.models import Conversation, Inventory, Message, QueryState, Role
-from console.services import conversations, why
+from console.models import Conversation, Inventory, QueryState, Role
+from console.services import conversation_list, conversations, why
 from console.services.artifacts import get_artifact
 from console.services.errors import Invalid, NotFound
 from console.services.ingest import Report
@@ -111,6 +110,7 @@ def list_conversations(
     request: ApiRequest,
     inv: Inv,
     q: SearchText = "",
+    f: Conditions = [],  # noqa: B006  # read, never written
     channel: SearchText | None = None,
     scenario: SearchText | None = None,
     customer: SearchText | None = None,
@@ -120,16 +120,17 @@ def list_conversations(
     after: After = None,
     limit: Limit = PAGE,
 ) -> Any:
-    """Newest first. ``q`` searches ids and messages; ``since`` and ``until`` are about the start of the conversation."""
-    rows = Conversation.objects.filter(inventory=request.inventory)
+    """Newest first. ``q`` asks for words of ids and messages, all of them; ``f`` for conditions as the console's addresses
+    have them (``f=turns:gte:5&f=not.channel:is:voice``; ``or.`` joins one to the one before it); ``since`` and ``until`` are
+    about the start of the conversation."""
+    asks = conversation_list.wanted(request.inventory, q=q, f=f)
+    refuse_ignored(asks.asked)
+    rows = conversation_list.matching(request.inventory, asks)
     given = {
         "channel": channel, "scenario": scenario, "customer": customer, "addresses_judge": addresses_judge,
         "started_at__gte": aware("since", since), "started_at__lt": aware("until", until),
     }  # fmt: skip
     rows = rows.filter(**{name: value for name, value in given.items() if value is not None})
-    if q:
-        said = Message.objects.filter(conversation__inventory=request.inventory, content__icontains=q)
-        rows = rows.filter(Q(external_id__icontains=q) | Q(pk__in=said.values("conversation_id")))
     return page(rows, "-id", after=after, limit=limit, shape=shape)
 
 

@@ -4,10 +4,12 @@ strictly typed, finite and bounded."""
 from datetime import datetime
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
-from ninja import Path
+from ninja import Path, Query
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from console.api.pagination import CURSOR_LENGTH, LIMIT, MOST
+from console.services.errors import Invalid
+from console.services.filters import Asked
 
 T = TypeVar("T")
 LARGEST = 2**31 - 1
@@ -38,6 +40,7 @@ Kind = Literal["policy", "skill", "tool", "glossary", "observation"]
 Mode = Literal["auto", "always", "off"]
 ArtifactStatus = Literal["active", "archived", "all"]
 SearchText = Annotated[str, StringConstraints(max_length=200)]
+Conditions = Annotated[list[Annotated[str, StringConstraints(max_length=560)]], Query(), Field(max_length=20)]
 FitSet = Literal["generated", "mined", "mixed"]
 Polarity = Literal["signal", "anti_signal"]
 Status = Literal["candidate", "promoted", "rejected", "retired"]
@@ -234,3 +237,11 @@ class Decisions(Body):
 
 
 # --------------------------------------------------------------------------------------------------------------- judgements
+
+
+def refuse_ignored(asked: Asked) -> None:
+    """A page shows what it ignored; a program is told. Raises Invalid."""
+    for one in asked.ignored:
+        raise Invalid(
+            f"The condition {one.text!r} cannot be read: {one.why}.", field="f", hint="See docs/api.md, Filters."
+        )

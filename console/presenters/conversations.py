@@ -1,6 +1,5 @@
 """Conversations in the pages' words: outcomes as chips, the policies of a turn in groups, and long messages folded."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +9,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from console.models import Message
-from console.services.conversations import FLAGS, Filters, Policy, Talk, Turn
+from console.services.conversations import Policy, Talk, Turn
 from sq_core.decision import Label, Outcome
 
 # Outcome -> (the term of the label table, the chip's class).
@@ -41,36 +40,6 @@ def term_of(outcome: str) -> str:
 
 def chip_of(outcome: str) -> str:
     return CHIPS[outcome][1]
-
-
-# ------------------------------------------------------------------------------------------------------------------- list
-@dataclass(frozen=True)
-class Asked:
-    """What the list's address asks for; ``ignored`` are parts of it that mean nothing here."""
-
-    filters: Filters
-    ignored: list[str]
-
-
-def asked(q: str, fs: Iterable[str]) -> Asked:
-    values: dict[str, str] = {}
-    ignored = []
-    for f in fs:
-        name, op, value = [*f.split(":", 2), "", ""][:3]
-        value = value.replace("\x00", "")
-        known = name in {"channel", "scenario"} or (name == "flag" and value in FLAGS)
-        if op == "is" and value and known and name not in values:
-            values[name] = value[:200]
-        else:
-            ignored.append(f)
-    return Asked(Filters(q=q.replace("\x00", "").strip()[:200], **values), ignored)
-
-
-FLAG_LABELS: dict[str, str | Promise] = {
-    "judge": gettext_lazy("speaks to the reviewer"),
-    "replaced": gettext_lazy("characters replaced"),
-    "unscored": gettext_lazy("not scored"),
-}
 
 
 # ------------------------------------------------------------------------------------------------------ one conversation

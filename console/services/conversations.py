@@ -1,9 +1,8 @@
-"""Conversations as pages read them: the list with what is selected at each one's last turn, and one with its turns' marks.
+"""One conversation as its page reads it, with its turns' marks (the list of them: `conversation_list`).
 
 Few queries whatever the length: outcomes are worked out from the cached score table, opinions are read in one query.
 """
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,8 +14,6 @@ from django.db.models import (
     FilteredRelation,
     OuterRef,
     Q,
-    QuerySet,
-    Subquery,
     Value,
     When,
 )
@@ -34,7 +31,7 @@ from console.models import (
     Origin,
     QueryState,
 )
-from console.services import embed, table
+from console.services import table
 from console.services.errors import NotFound
 from console.services.ingest_conversations import addresses_judge
 from console.services.runtime import runtime
@@ -42,7 +39,6 @@ from sq_core.bundle import Bundle
 from sq_core.decision import Label, Outcome, Reason
 from sq_core.session import ConversationVectors
 
-PAGE = 25
 REPLACED = "\ufffd"
 
 
@@ -55,10 +51,8 @@ class Ground:
     point: OperatingPoint
     states: table.StateTable | None
 
-    def vectors(self, conversation: int, *, last: bool = False) -> ConversationVectors | None:
-        """The stored views of a conversation up to its first turn without vectors; with ``last`` only what decides the
-        last of them. None when it has none.
-        """
+    def vectors(self, conversation: int) -> ConversationVectors | None:
+        """The stored views of a conversation up to its first turn without vectors. None when it has none."""
         if self.states is None:
             return None
         low, high = np.searchsorted(self.states.conversation_ids, [conversation, conversation + 1])
@@ -66,9 +60,8 @@ class Ground:
         ready = int(np.argmin(np.append(turns == np.arange(len(turns)), False)))
         if ready == 0:
             return None
-        start = low + ready - 1 if last and not self.bundle.operating_point.expiry.on else low
         return ConversationVectors(
-            cumulative=self.states.views.cumulative[start : low + ready],
+            cumulative=self.states.views.cumulative[low : low + ready],
             turns=self.states.views.turns[low : low + ready],
         )
 
@@ -84,160 +77,8 @@ def names_of(bundle: Bundle) -> dict[str, str]:
     return {artifact.key: artifact.name for artifact in bundle.artifacts}
 
 
-# ------------------------------------------------------------------------------------------------------------------- list
-@dataclass(frozen=True)
-class Filters:
-    """What the address of the list asks for; ``flag`` is judge, replaced or unscored."""
-
-    q: str = ""
-    channel: str = ""
-    scenario: str = ""
-    flag: str = ""
-
-    @property
-    def any(self) -> bool:
-        return bool(self.q or self.channel or self.scenario or self.flag)
-
-
-FLAGS = ("judge", "replaced", "unscored")
-
-
-@dataclass(frozen=True)
-class Row:
-    """A line of the list. ``selected`` are the policies' keys at the last turn, strongest first; None = not scored.
-
-    ``live``: production recorded them; otherwise they are worked out now.
-    """
-
-    conversation: Conversation
-    selected: list[str] | None
-    live: bool
-    scored: int
-    judged: int
-    pairs: int
-
-    @property
-    def coverage(self) -> float | None:
-        return min(1.0, self.judged / self.pairs) if self.pairs else None
-
-    @property
-    def unscored(self) -> int:
-        return self.conversation.user_turn_count - self.scored
-
-
-@dataclass(frozen=True)
-class Page:
-    rows: list[Row]
-    next: str | None
-    ground: Ground
-
-
-def page(inventory: Inventory, filters: Filters, *, after: str = "", size: int = PAGE) -> Page:
-    """Newest first (by the order of import, a total order); ``after`` is the public id of the last row before."""
-    here = ground(inventory)
-    rows = _matching(inventory, filters)
-    if after:
-        last = Conversation.objects.filter(inventory=inventory, public_id=after).values("pk")
-        rows = rows.filter(pk__lt=Subquery(last))
-    found = list(rows.order_by("-pk")[: size + 1])
-    shown = found[:size]
-    return Page(_rows(here, shown), shown[-1].public_id if len(found) > size else None, here)
-
-
-def _matching(inventory: Inventory, filters: Filters) -> "QuerySet[Conversation]":
-    rows = Conversation.objects.filter(inventory=inventory)
-    if filters.q:
-        said = Message.objects.filter(conversation=OuterRef("pk"), content__icontains=filters.q)
-        rows = rows.filter(Q(external_id__icontains=filters.q) | Q(scenario__icontains=filters.q) | Exists(said))
-    if filters.channel:
-        rows = rows.filter(channel=filters.channel)
-    if filters.scenario:
-        rows = rows.filter(scenario=filters.scenario)
-    if filters.flag == "judge":
-        rows = rows.filter(addresses_judge=True)
-    elif filters.flag == "replaced":
-        rows = rows.filter(replaced_characters__gt=0)
-    elif filters.flag == "unscored":
-        rows = rows.filter(Exists(embed.pending_states(inventory).filter(conversation=OuterRef("pk"))))
-    return rows
-
-
-def _rows(here: Ground, conversations: Sequence[Conversation]) -> list[Row]:
-    ids = [c.pk for c in conversations]
-    judged = _judged_pairs(here.inventory, ids)
-    live = _live_selected(ids)
-    result = []
-    for conversation in conversations:
-        recorded = live.get(conversation.pk)
-        scored = _scored(here, conversation.pk)
-        selected = recorded
-        if recorded is None and scored == conversation.user_turn_count:
-            vectors = here.vectors(conversation.pk, last=True)
-            selected = None if vectors is None else strongest(here.bundle.outcomes(vectors)[-1])
-        result.append(
-            Row(
-                conversation=conversation,
-                selected=selected,
-                live=recorded is not None,
-                scored=scored,
-                judged=judged.get(conversation.pk, 0),
-                pairs=conversation.user_turn_count * len(here.bundle.artifacts),
-            )
-        )
-    return result
-
-
-def _scored(here: Ground, conversation: int) -> int:
-    vectors = here.vectors(conversation, last=True)
-    return 0 if vectors is None else len(vectors.turns)
-
-
-def strongest(outcomes: Iterable[Outcome]) -> list[str]:
-    """The keys of what is selected, the largest distance over its cut-off first; what has no margin comes last."""
-    fired = [o for o in outcomes if o.fired]
-    return [o.artifact for o in sorted(fired, key=lambda o: (-_distance(o), o.artifact))]
-
-
 def _distance(outcome: Outcome) -> float:
     return -np.inf if outcome.margin is None or outcome.cutoff is None else outcome.margin - outcome.cutoff
-
-
-def _judged_pairs(inventory: Inventory, ids: list[int]) -> dict[int, int]:
-    """(turn, policy) pairs that the inventory's AI reviewer has scored, per conversation."""
-    result: dict[int, int] = {}
-    rows = (
-        Judgement.objects.filter(
-            state__conversation__in=ids,
-            judge=inventory.judge_id,
-            artifact_text__in=ArtifactText.objects.as_now().filter(artifact__inventory=inventory),
-        )
-        .values_list("state__conversation_id", "state_id", "artifact_text__artifact_id")
-        .distinct()
-    )
-    for conversation, _state, _artifact in rows:
-        result[conversation] = result.get(conversation, 0) + 1
-    return result
-
-
-def _live_selected(ids: list[int]) -> dict[int, list[str]]:
-    """What production recorded at each conversation's last turn, by its newest answer."""
-    rows = (
-        Discovery.objects.filter(
-            origin=Origin.LIVE,
-            state__conversation__in=ids,
-            state__user_turn=F("state__conversation__user_turn_count") - 1,
-        )
-        .order_by("pk", F("decisions__margin").desc(nulls_last=True), "decisions__pk")
-        .values_list("state__conversation_id", "pk", "decisions__artifact__key", "decisions__fired")
-    )
-    newest: dict[int, int] = {}
-    result: dict[int, list[str]] = {}
-    for conversation, discovery, key, fired in rows:
-        if newest.get(conversation) != discovery:
-            newest[conversation], result[conversation] = discovery, []
-        if key and fired:
-            result[conversation].append(key)
-    return result
 
 
 # ------------------------------------------------------------------------------------------------------ one conversation

@@ -15,6 +15,12 @@ class Malformed(ServiceError):
     status, code = 400, "malformed"
 
 
+class Forbidden(ServiceError):
+    """Not theirs to change, whatever their role."""
+
+    status, code = 403, "forbidden"
+
+
 class NotFound(ServiceError):
     status, code = 404, "not_found"
 

@@ -10,13 +10,15 @@ written as. ``not.`` turns a condition round. What cannot be read is kept as *ig
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from django.db.models import Q, QuerySet
 from django.utils.dateparse import parse_date, parse_datetime
 from django.utils.translation import gettext as _
+
+from sq_core.conversation import clean_text
 
 MOST = 20  # conditions in one address
 LONGEST = 500  # characters of a value
@@ -26,7 +28,7 @@ _CONDITION = re.compile(
 OPS = {"text": ("is", "has"), "choice": ("is",), "flag": ("is",), "number": ("is", "gt", "gte", "lt", "lte"),
        "time": ("gte", "lt")}  # fmt: skip
 _COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
-    "is": lambda found, asked: bool(found == asked),
+    "is": lambda found, asked: asked in found if isinstance(found, frozenset) else bool(found == asked),
     "has": lambda found, asked: asked.casefold() in found.casefold(),
     "gt": lambda found, asked: bool(found > asked),
     "gte": lambda found, asked: bool(found >= asked),
@@ -39,8 +41,8 @@ _LOOKUP = {"is": "", "has": "__icontains", "gt": "__gt", "gte": "__gte", "lt": "
 @dataclass(frozen=True)
 class Field:
     """What a list can be filtered by. ``column`` is the lookup path of a plain column, ``q`` builds anything else from
-    (operator, value), ``get`` reads a row of a list that is worked out in Python; a list needs one of them.
-    ``choices`` are value → label; a flag's are yes and no.
+    (operator, value), ``get`` reads a row of a list that is worked out in Python (a frozenset: one of it is enough); a list
+    needs one of them. ``choices`` are value → label; a flag's are yes and no.
     """
 
     name: str
@@ -50,6 +52,7 @@ class Field:
     q: Callable[[str, Any], Q] | None = None
     get: Callable[[Any], Any] | None = None
     choices: Mapping[str, Any] | None = None
+    hint: Any = ""  # what a value looks like, for the form
 
     @property
     def ops(self) -> tuple[str, ...]:
@@ -70,7 +73,7 @@ class Field:
             return value == "yes"
         if self.kind == "choice" and self.choices is not None and value not in self.choices:
             raise ValueError(_("one of %(names)s") % {"names": ", ".join(list(self.choices)[:12])})
-        return value
+        return clean_text(value)[0]  # what a database can hold
 
     def as_q(self, op: str, value: Any) -> Q:
         return self.q(op, value) if self.q else Q(**{f"{self.column or self.name}{_LOOKUP[op]}": value})
@@ -152,6 +155,14 @@ class Asked:
     def encode(self) -> list[str]:
         """The ``f`` values that parse to the same again."""
         return [condition.encode() for condition in self.conditions]
+
+    def without(self, place: int) -> list[str]:
+        """The ``f`` values without one condition; an alternative to it becomes a condition of its own."""
+        left = list(self.conditions)
+        gone = left.pop(place)
+        if not gone.alternative and place < len(left):
+            left[place] = replace(left[place], alternative=False)
+        return [condition.encode() for condition in left]
 
     def value(self, name: str) -> str:
         """The value of the first plain condition on a field (neither turned round nor an alternative), or nothing."""

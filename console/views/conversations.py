@@ -4,29 +4,34 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django.db import transaction
-from django.http import HttpResponse
-from django.shortcuts import render
+from django.http import HttpResponse, QueryDict
+from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET, require_http_methods
 
 from console import tasks
-from console.models import Inventory, Role
+from console.models import Inventory, Role, ViewPage
 from console.permissions import Request, actor_of, refused, require, wants_part
 from console.presenters import conversations as shown
+from console.presenters import filter_bar
+from console.services import conversation_list as lists
 from console.services import conversations as service
 from console.services import embed
+from console.services.conversation_fields import FLAGS, fields
 from console.services.conversations import Policy, Talk
 from console.services.errors import Unavailable
 from console.services.human_labels import judge_name
 from console.services.ingest import Report
 from console.services.ingest_conversations import import_conversations
+from console.views import saved_views
 from console.views.frame import whole
 from sq_core.readers import read_conversations
 
 MOST_BYTES = 10 * 1024 * 1024
 AT_ONCE = 200  # states embedded in the request; more are left to the worker
 ERRORS_SHOWN = 50
+MOST_KEPT = 4_000  # characters of a list's query that its rows carry along
 
 
 # ------------------------------------------------------------------------------------------------------------------- list
@@ -41,42 +46,49 @@ def conversations(request: Request, inventory: Inventory) -> HttpResponse:
             return refused(request, Role.AUTHOR)
         report = _import(request)
         status = 422 if report.get("refused") else 200
-    wanted = shown.asked(request.GET.get("q", ""), request.GET.getlist("f"))
-    page = service.page(inventory, wanted.filters, after=request.GET.get("after", "")[:12])
+    if request.method == "GET" and (address := filter_bar.added(request.GET)) is not None:
+        return redirect(request.path + address)
+    saved_views.opened(request, ViewPage.CONVERSATIONS)
+    asks = lists.wanted(
+        inventory, q=request.GET.get("q", ""), f=request.GET.getlist("f"), sort=request.GET.get("sort", "")
+    )
+    page = lists.page(inventory, asks, after=request.GET.get("after", "")[:12])
+    part = wants_part(request) and request.method == "GET"
     context = {
         "page": page,
-        "wanted": wanted,
-        "filters": _filters(request, wanted),
+        "wanted": asks,
+        "bar": _bar(request, inventory, asks, page),
         "names": service.names_of(page.ground.bundle),
         "operating_point": page.ground.point,
+        "walk": _walk(request),
+        "shelf": None if part else saved_views.shelf(request, ViewPage.CONVERSATIONS),
+        "part": part,
         **report,
     }
-    template = (
-        "conversations/list.html#rows" if wants_part(request) and request.method == "GET" else "conversations/list.html"
+    return render(
+        request, "conversations/list.html#rows" if part else "conversations/list.html", context, status=status
     )
-    return render(request, template, context, status=status)
 
 
-def _filters(request: Request, wanted: shown.Asked) -> list[dict[str, Any]]:
-    """What is filtered by, each with the address without it; and the flags that can be asked for."""
-    found: list[dict[str, Any]] = []
-    for name in ("channel", "scenario"):
-        value = getattr(wanted.filters, name)
-        if value:
-            found.append({"label": f"{value}", "on": True, "query": _switched(request, name, value)})
-    for flag, label in shown.FLAG_LABELS.items():
-        on = wanted.filters.flag == flag
-        found.append({"label": label, "on": on, "query": _switched(request, "flag", flag)})
-    return found
+def _bar(request: Request, inventory: Inventory, asks: lists.Wanted, page: lists.Page) -> filter_bar.Bar:
+    sort = request.GET.get("sort", "")
+    switches = {f"flag:is:{name}": (label, None) for name, label in FLAGS.items()}
+    return filter_bar.bar(
+        request.GET,
+        asks.asked,
+        fields(inventory),
+        ignored=[(f"sort={sort}", _("no order of this list"))] if sort != asks.sort else [],
+        switches=switches | {"differs:is:yes": (_("AI reviewer and policy differ"), None)},
+        shown=len(page.rows),
+        total=page.total,
+        more=page.more,
+    )
 
 
-def _switched(request: Request, name: str, value: str) -> str:
-    query = request.GET.copy()
-    f = f"{name}:is:{value}"
-    kept = [other for other in query.getlist("f") if other != f and not other.startswith(f"{name}:")]
-    query.setlist("f", kept if f in query.getlist("f") else [*kept, f])
-    query.pop("after", None)
-    return "?" + query.urlencode()
+def _walk(request: Request) -> str:
+    """What a conversation's own page needs of this list's address to lead on to the next one: "?in=…"."""
+    kept = [(name, value) for name in ("q", "f", "sort") for value in request.GET.getlist(name) if value]
+    return "?" + urlencode({"in": urlencode(kept, errors="replace")}) if kept else "?in="
 
 
 def _import(request: Request) -> dict[str, Any]:
@@ -114,9 +126,24 @@ def conversation(request: Request, inventory: Inventory, conversation: str) -> H
     ``?full=`` a message's index to show whole.
     """
     found = service.talk(inventory, conversation, user_turn=whole(request.GET.get("t", "")))
-    context = context_of(request, found)
+    context = context_of(request, found) | {"walked": _walked(request, found)}
     template = "conversations/turn.html" if wants_part(request) else "conversations/conversation.html"
     return render(request, template, context)
+
+
+def _walked(request: Request, found: Talk) -> dict[str, str]:
+    """Addresses of the list that led here, and of the conversations before and after this one in it (``?in=`` its query)."""
+    if (kept := request.GET.get("in")) is None:
+        return {}
+    query = QueryDict(kept[:MOST_KEPT])
+    asks = lists.wanted(request.inventory, q=query.get("q", ""), f=query.getlist("f"), sort=query.get("sort", ""))
+    before, after = lists.beside(request.inventory, asks, found.conversation)
+    tail = "?" + urlencode({"in": query.urlencode()})
+    slug = request.inventory.slug
+    walked = {name: reverse("conversation", args=[slug, public_id]) + tail
+              for name, public_id in (("before", before), ("after", after)) if public_id}  # fmt: skip
+    listed = reverse("conversations", args=[slug]) + (f"?{query.urlencode()}" if query else "")
+    return walked | {"list": listed, "filtered": "yes" if asks.any else ""}
 
 
 def context_of(request: Request, found: Talk, *, policy: str = "") -> dict[str, Any]:
@@ -168,9 +195,14 @@ def _links(request: Request, found: Talk, rows: list[Policy], key: str, sort: st
 
     def to(t: int, p: str) -> str:
         values = {"t": t, "p": p, "sort": "" if sort == "margin" else sort}
-        return f"{base}?{urlencode({k: v for k, v in values.items() if v != ''})}"
+        return f"{base}?{urlencode({k: v for k, v in values.items() if v != ''} | walk)}"
 
-    links = {"here": to(max(found.at, 0), key), "base": base, "tail": f"&sort={sort}" if sort != "margin" else ""}
+    kept = request.GET.get("in")
+    walk = {} if kept is None else {"in": kept[:MOST_KEPT]}
+    tail = {"sort": sort} if sort != "margin" else {}
+    links = {"here": to(max(found.at, 0), key), "base": base}
+    links["walk"] = f"&{urlencode(walk)}" if walk else ""
+    links["tail"] = (f"&{urlencode(tail)}" if tail else "") + links["walk"]
     if found.at > 0:
         links["turn_before"] = to(found.at - 1, key)
     if found.at < len(found.turns) - 1:

@@ -11,6 +11,7 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.utils.html import escape
 
 from console.models import Conversation, Judgement, Message
+from console.services import conversation_list as lists
 from console.services import conversations as service
 from console.services import curate
 from console.services.plan import Step
@@ -58,6 +59,86 @@ def test_filters_and_what_means_nothing(world: make.World, signed_in: Any) -> No
     assert client.get(f"{LIST}?q=%00&f=channel:is:%00").status_code == 200
 
 
+def test_conditions_are_shown_joined_and_can_be_taken_out(world: make.World, signed_in: Any) -> None:
+    client = signed_in(world.viewer)
+    query = "f=scenario:is:talk-1&f=or.scenario:is:talk-2&f=not.turns:lt:3&q=the"
+    page = client.get(f"{LIST}?{query}&sort=-turns").content.decode()
+    chips = re.findall(r'<a class="chip filter" href="([^"]*)"', page)
+    assert len(chips) == 3
+    assert re.search(r'<span class="joined">or</span>', page)
+    assert re.search(r'<span class="joined">and</span>', page)
+    assert "<strong>not</strong>" in page
+    first = unescape(chips[0])  # without it its alternative stands alone, and word and order are kept
+    assert first == "?f=scenario%3Ais%3Atalk-2&f=not.turns%3Alt%3A3&q=the&sort=-turns"
+    assert "2 of 2" in re.sub(r"\s+", " ", client.get(f"{LIST}?f=turns:gte:3").content.decode())
+
+
+@pytest.mark.parametrize(
+    ("form", "leads_to"),
+    [
+        ({"where": "turns:gte", "value": "3", "f": "channel:is:web"}, "?f=channel%3Ais%3Aweb&f=turns%3Agte%3A3"),
+        ({"where": "labelled:is:yes", "value": "ignored"}, "?f=labelled%3Ais%3Ayes"),
+        ({"where": "channel:is", "value": "a:b|&c", "not": "1"}, "?f=not.channel%3Ais%3Aa%3Ab%7C%26c"),
+        (
+            {"where": "channel:is", "value": "x", "join": "or", "f": "turns:is:1"},
+            "?f=turns%3Ais%3A1&f=or.channel%3Ais%3Ax",
+        ),
+        ({"where": "channel:is", "value": "x", "join": "or"}, "?f=channel%3Ais%3Ax"),
+        ({"where": "", "q": "lamp", "after": "abc"}, "?q=lamp"),
+    ],
+)
+def test_the_form_that_adds_a_condition_works_without_scripts(
+    world: make.World, signed_in: Any, form: dict[str, str], leads_to: str
+) -> None:
+    client = signed_in(world.viewer)
+    answer = client.get(LIST, form)
+    assert (answer.status_code, answer["Location"]) == (
+        302,
+        f"{LIST}{leads_to}" if "f=" in leads_to or "q=" in leads_to else LIST,
+    )
+    assert client.get(answer["Location"]).status_code == 200
+
+
+def test_a_bad_value_is_shown_with_the_reason(world: make.World, signed_in: Any) -> None:
+    page = signed_in(world.viewer).get(f"{LIST}?f=turns:gte:many&f=flag:is:odd&sort=beauty").content.decode()
+    assert page.count('class="chip ignored"') == 3
+    assert "could not convert" in page
+    assert "one of judge, replaced, unscored" in page
+    assert page.count("<tr data-row") == 5
+
+
+def test_words_are_found_marked_and_escaped(world: make.World, signed_in: Any) -> None:
+    make.conversation(world.inventory, "hostile", ["hello", "<b>needle</b> <script>alert(1)</script>"])
+    client = signed_in(world.viewer)
+    page = client.get(f"{LIST}?q=needle").content.decode()
+    row = world.inventory.conversations.get(external_id="hostile")
+    assert "&lt;b&gt;<mark>needle</mark>&lt;/b&gt; &lt;script&gt;" in page
+    assert f'{row.public_id}/?in=q%3Dneedle&amp;t=1#t1"' in page
+    for question in ("'", '"', "a' OR 1=1", "%", "\\", "(", "<->", "x" * 500, "\x00"):
+        assert client.get(LIST, {"q": question}).status_code == 200
+
+
+def test_next_and_previous_walk_the_filtered_list(world: make.World, signed_in: Any) -> None:
+    client = signed_in(world.viewer)
+    listed = client.get(f"{LIST}?f=turns:is:2&sort=order").content.decode()
+    names = ["talk-3", "talk-4", "talk-5"]
+    address = unescape(re.search(r'<tr data-row.*?href="([^"]+)"', listed, re.DOTALL)[1])  # type: ignore[index]
+    seen = []
+    while address:
+        page = client.get(address).content.decode()
+        seen.append(re.search(r"<h1[^>]*>([^<]+)</h1>", page)[1])  # type: ignore[index]
+        following = re.search(r'href="([^"]+)" id="walk-after" data-key="j"', page)
+        address = unescape(following[1]) if following else ""
+        assert 'href="/i/tiny/conversations/?f=turns%3Ais%3A2&amp;sort=order"' in page  # back to the list as it was
+    assert seen == names
+    assert 'id="walk-before" data-key="k"' in page
+    turn = re.search(r'href="([^"]+)" id="turn-0"', page)
+    assert turn
+    assert "in=f%3Dturns%253Ais%253A2%26sort%3Dorder" in turn[1]  # other turns keep the way
+    assert "walk-" not in client.get(page_of(world, "talk-3")).content.decode()
+    assert client.get(page_of(world, "talk-3", "?in=%00%ff&t=0")).status_code == 200
+
+
 def test_an_empty_list_names_command_and_format(world: make.World, signed_in: Any) -> None:
     page = signed_in(world.stranger).get("/i/others/conversations/").content.decode()
     assert "No conversations yet" in page
@@ -90,7 +171,7 @@ def test_an_import_is_stored_scored_and_reported(world: make.World, signed_in: A
     assert "1 turns scored." in page
     assert "chats.jsonl" in page
     assert "messages[0].role" in page
-    row = service.page(world.inventory, service.Filters(channel="web")).rows[0]
+    row = lists.page(world.inventory, lists.wanted(world.inventory, f=["channel:is:web"])).rows[0]
     assert row.selected is not None
     again = upload(signed_in(world.author), json.dumps(good).encode()).content.decode()
     assert "0 new, 0 grown, 1 known already, 0 rejected." in again
