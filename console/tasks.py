@@ -5,15 +5,15 @@ from typing import Any
 
 from celery.signals import worker_ready
 from django.db import OperationalError
+from django.dispatch import receiver
 from kombu.exceptions import OperationalError as BrokerError
 
 from console.celery import app
 from console.models import Inventory, Run
-from console.services import embed, heartbeat, run_coordinator, run_work, schedules, uploads
+from console.services import embed, embed_turns, heartbeat, run_coordinator, run_work, schedules, uploads
 from console.services.errors import Unavailable
 
-STATES_PER_RUN = 2_000  # about 15 s with the local encoder; the next minute's run takes the rest
-SLICE_S = 20.0  # of one run; then the other runs and tasks have their turn
+SLICE_S = 20.0  # of one run, or of embedding; then the other runs and tasks have their turn
 log = logging.getLogger(__name__)
 
 
@@ -26,15 +26,30 @@ log = logging.getLogger(__name__)
     soft_time_limit=600,
     time_limit=660,
 )
-def embed_pending(inventory_id: int | None = None) -> int:
-    """Embed the inventory's examples and query states that have no vectors yet; without an id, wake one such task per
-    inventory."""
+def embed_pending(inventory_id: int | None = None, turn: str | None = None) -> int:
+    """A slice of embedding the inventory's examples and query states that have no vectors yet, the rest asked for again
+    behind what else is waiting; without an id, wake one such task per inventory."""
     if inventory_id is None:
         waiting = [inventory for inventory in Inventory.objects.all() if embed.is_pending(inventory)]
         for inventory in waiting:
             embed_pending.delay(inventory.pk)
         return len(waiting)
-    return embed.embed_pending(Inventory.objects.get(pk=inventory_id), limit=STATES_PER_RUN)
+    done = embed_turns.embed_slice(Inventory.objects.get(pk=inventory_id), turn=turn, seconds=SLICE_S)
+    if done.turn is not None:
+        try:
+            embed_pending.delay(inventory_id, done.turn)
+        except (BrokerError, OSError) as error:  # the next minute's task begins again
+            log.warning("the rest of inventory %s waits to be embedded, the broker is away: %s", inventory_id, error)
+    return done.done
+
+
+@receiver(embed.still_embedding)
+def wake_embedding(**_: Any) -> None:
+    """Somebody was asked to come back: the worker need not wait for the minute."""
+    try:
+        embed_pending.apply_async(expires=55, retry=False)
+    except (BrokerError, OSError) as error:
+        log.warning("the worker was not called for examples without vectors: %s", error)
 
 
 @app.task(name="console.work_run", reject_on_worker_lost=True, soft_time_limit=3_300, time_limit=3_400)

@@ -2,6 +2,7 @@
 
 import logging
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Container, Iterator, Sequence
 from itertools import islice
@@ -11,6 +12,7 @@ import numpy as np
 from django.conf import settings
 from django.db import transaction
 from django.db.models import F, QuerySet
+from django.dispatch import Signal
 
 from console.models import Exemplar, Inventory, Message, QueryState, StateView, Vector
 from console.services.errors import Unavailable
@@ -24,6 +26,9 @@ PIECE = 500  # rows per transaction and keys per query: background writes must n
 BATCH = 64  # texts or states embedded at a time
 SLICE = 2_000  # states whose views are written together, so that tables are built again once and not with every batch
 AT_ONCE = 50  # texts that a request embeds while somebody waits: half a second with the local encoder
+
+
+still_embedding = Signal()  # somebody was refused with StillEmbedding: whoever calls workers listens
 
 
 class StillEmbedding(Unavailable):
@@ -104,6 +109,7 @@ def vectors(encoder: Encoder, texts: Sequence[str], *, at_once: int | None = Non
     if at_once is not None:
         waiting = sum(text not in new for text in missing.values())
         if waiting > at_once:
+            still_embedding.send(sender=None)
             raise StillEmbedding(waiting)
     if missing:
         fresh = encode(encoder, list(missing.values()))
@@ -200,9 +206,14 @@ def pending_states(inventory: Inventory) -> QuerySet[QueryState]:
 
 
 def embed_states(
-    inventory: Inventory, *, limit: int | None = None, progress: Callable[[int, int], None] | None = None
+    inventory: Inventory,
+    *,
+    limit: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    enough: Callable[[], bool] | None = None,
 ) -> int:
-    """Embed the views of up to ``limit`` states that lack them; returns how many. Safe to run twice at once.
+    """Embed the views of up to ``limit`` states that lack them; returns how many. Safe to run twice at once. ``enough`` is
+    asked after every batch whether to stop.
 
     Raises Unavailable when the encoder is away; what was embedded before stays. Vectors are stored with every batch,
     views a slice at a time: who is killed in between embeds nothing twice.
@@ -210,17 +221,21 @@ def embed_states(
     encoder = encoder_for(inventory)
     ids = list(pending_states(inventory).order_by("conversation_id", "user_turn").values_list("pk", flat=True)[:limit])
     views: list[StateView] = []
+    done = 0
     try:
         for start in range(0, len(ids), BATCH):
             views += _views(encoder, ids[start : start + BATCH])
+            done = min(start + BATCH, len(ids))
             if len(views) >= SLICE:
                 whole, views = views, []
                 _store_views(inventory, whole)
             if progress:
-                progress(min(start + BATCH, len(ids)), len(ids))
+                progress(done, len(ids))
+            if enough and enough():
+                break
     finally:
         _store_views(inventory, views)
-    return len(ids)
+    return done
 
 
 def _views(encoder: Encoder, ids: list[int]) -> list[StateView]:
@@ -280,25 +295,44 @@ def is_pending(inventory: Inventory) -> bool:
     return pending_states(inventory).exists() or bool(pending_examples(inventory))
 
 
-def embed_pending(inventory: Inventory, *, limit: int) -> int:
-    """Up to ``limit`` texts' and states' vectors, the examples first: decisions wait for them. Raises Unavailable."""
-    examples = embed_examples(inventory, limit=limit)
-    return examples + (embed_states(inventory, limit=limit - examples) if examples < limit else 0)
+def embed_pending(
+    inventory: Inventory, *, limit: int, seconds: float | None = None, clock: Callable[[], float] = time.monotonic
+) -> int:
+    """Up to ``limit`` texts' and states' vectors, the examples first: decisions wait for them. With ``seconds`` it stops
+    after the first batch at whose end so much has passed by ``clock``. Raises Unavailable.
+    """
+    begun = clock()
+
+    def enough() -> bool:
+        return seconds is not None and clock() - begun >= seconds
+
+    examples = embed_examples(inventory, limit=limit, enough=enough)
+    if examples >= limit or (examples and enough()):
+        return examples
+    return examples + embed_states(inventory, limit=limit - examples, enough=enough)
 
 
 def embed_examples(
-    inventory: Inventory, *, limit: int | None = None, progress: Callable[[int, int], None] | None = None
+    inventory: Inventory,
+    *,
+    limit: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    enough: Callable[[], bool] | None = None,
 ) -> int:
     """Embed up to ``limit`` examples in use that lack a vector, so that no decision waits for them; returns how many.
+    ``enough`` is asked after every batch whether to stop.
 
     Raises Unavailable when the encoder is away; what was embedded before stays.
     """
     texts = pending_examples(inventory)[:limit]
     if not texts:
         return 0
-    encoder = encoder_for(inventory)
+    encoder, done = encoder_for(inventory), 0
     for start in range(0, len(texts), BATCH):
         vectors(encoder, texts[start : start + BATCH])
+        done = min(start + BATCH, len(texts))
         if progress:
-            progress(min(start + BATCH, len(texts)), len(texts))
-    return len(texts)
+            progress(done, len(texts))
+        if enough and enough():
+            break
+    return done

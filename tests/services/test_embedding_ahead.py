@@ -1,14 +1,18 @@
 """Vectors are made before anybody waits for them; views come a slice at a time, with the number that renews the tables."""
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.core.management import call_command
+from django.utils import timezone
+from kombu.exceptions import OperationalError as BrokerError
 
 from console import tasks
-from console.models import Exemplar, Inventory, StateView, Vector
-from console.services import authoring, curate, embed, fit, table
+from console.models import Exemplar, Heartbeat, Inventory, StateView, Vector
+from console.services import authoring, curate, embed, embed_turns, fit, table
 from console.services.errors import Unavailable
 from console.services.ingest_exemplars import import_exemplars
 from console.services.inventories import current_point
@@ -18,6 +22,7 @@ from sq_core.readers import ExemplarRow
 from tests import make
 from tests.fakes import FakeEncoder
 from tests.make import World
+from tests.web.api import Api
 
 
 def revision() -> int:
@@ -169,18 +174,119 @@ def test_a_policy_s_form_does_not_wait_either(world: World, encoder: FakeEncoder
     assert not any(text.startswith("imported text") for text in asked)
 
 
-def test_the_worker_embeds_examples_first(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    woken: list[int] = []
-    monkeypatch.setattr(tasks.embed_pending, "delay", woken.append)
-    assert tasks.embed_pending() == 0
+# ---------------------------------------------------------------------------------------------------- in the background
+@dataclass
+class Worker:
+    """What is asked of the queue, done in its order; its clock goes on by a second with every batch."""
+
+    queue: list[tuple[int, str | None]] = field(default_factory=list)
+    clock: float = 0.0
+
+    def delay(self, inventory: int, turn: str | None = None) -> None:
+        self.queue.append((inventory, turn))
+
+    def encode(self, inner: Callable[[Sequence[str]], Any], texts: Sequence[str]) -> Any:
+        self.clock += 1.0
+        return inner(texts)
+
+    def take(self) -> int:
+        return int(tasks.embed_pending(*self.queue.pop(0)))
+
+
+@pytest.fixture
+def worker(monkeypatch: pytest.MonkeyPatch, encoder: FakeEncoder) -> Worker:
+    made, real, slices = Worker(), encoder.encode, embed_turns.embed_slice
+    monkeypatch.setattr(tasks.embed_pending, "delay", made.delay)
+    monkeypatch.setattr(encoder, "encode", lambda texts: made.encode(real, texts))
+    monkeypatch.setattr(embed_turns, "embed_slice", lambda *a, **k: slices(*a, **k, clock=lambda: made.clock))
+    monkeypatch.setattr(embed, "BATCH", 2)
+    monkeypatch.setattr(tasks, "SLICE_S", 3.0)
+    return made
+
+
+def test_the_worker_embeds_examples_first_and_a_slice_at_a_time(world: World, worker: Worker) -> None:
+    assert (tasks.embed_pending(), worker.queue) == (0, [])
+    brought(world, 4)
+    make.conversation(world.inventory, "new", [f"one more lamp {n}" for n in range(6)])
+    assert tasks.embed_pending() == 1
+    assert worker.queue == [(world.inventory.pk, None)]
+    assert worker.take() == 6  # two batches of examples and one of turns: three seconds
+    assert (embed.pending_examples(world.inventory), embed.pending_states(world.inventory).count()) == ([], 4)
+    ((inventory, turn),) = worker.queue
+    assert (inventory, turn is None) == (world.inventory.pk, False), "the rest is asked for behind what else waits"
+    assert worker.take() == 4
+    assert (worker.queue, embed.is_pending(world.inventory), worker.clock) == ([], False, 5.0)
+    assert not Heartbeat.objects.filter(name__startswith="embed:").exists()
+
+
+def test_one_batch_is_done_however_long_it_takes(world: World, worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "SLICE_S", 0.5)
+    brought(world, 5)
+    worker.delay(world.inventory.pk)
+    done = []
+    while worker.queue:
+        done.append(worker.take())
+    assert done == [2, 2, 1]
+
+
+def test_wake_ups_make_no_second_chain(world: World, worker: Worker) -> None:
+    brought(world, 14)
+    for _ in range(3):
+        worker.delay(world.inventory.pk)
+    assert worker.take() == 6
+    assert [worker.take(), worker.take()] == [0, 0], "a chain is alive: its follower is in the queue"
+    tasks.embed_pending()
+    (_, turn), woken = worker.queue
+    assert woken == (world.inventory.pk, None)
+    worker.delay(world.inventory.pk, turn)  # given twice, as a broker may
+    assert [worker.take(), worker.take(), worker.take()] == [6, 0, 0]
+    assert worker.take() == 2
+    assert worker.queue == []
+
+
+def test_a_chain_whose_worker_was_lost_is_taken_over(world: World, worker: Worker) -> None:
+    brought(world, 14)
+    worker.delay(world.inventory.pk)
+    assert worker.take() == 6
+    follower = worker.queue.pop()
+    worker.delay(world.inventory.pk)
+    assert worker.take() == 0
+    Heartbeat.objects.filter(name=f"embed:{world.inventory.pk}").update(at=timezone.now() - embed_turns.ALIVE * 2)
+    worker.delay(world.inventory.pk)
+    assert worker.take() == 6
+    worker.delay(*follower)
+    assert [worker.take(), worker.take()] == [2, 0], "the old follower comes too late"
+
+
+def test_without_the_encoder_the_chain_ends_and_the_next_wake_up_begins_another(
+    world: World, worker: Worker, encoder: FakeEncoder
+) -> None:
     brought(world, 3)
-    assert (tasks.embed_pending(), woken) == (1, [world.inventory.pk])
-    make.conversation(world.inventory, "new", ["one more lamp", "and another"])
-    monkeypatch.setattr(tasks, "STATES_PER_RUN", 3)
-    assert tasks.embed_pending(world.inventory.pk) == 3
-    assert (embed.pending_examples(world.inventory), embed.pending_states(world.inventory).count()) == ([], 2)
-    assert tasks.embed_pending(world.inventory.pk) == 2
-    assert tasks.embed_pending() == 0
+    encoder.fail_next = True
+    with pytest.raises(Unavailable):
+        embed_turns.embed_slice(world.inventory, seconds=9.0)
+    assert worker.queue == []
+    worker.delay(world.inventory.pk)
+    assert worker.take() == 3
+
+
+def test_who_is_asked_to_come_back_wakes_the_worker(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    woken: list[dict[str, Any]] = []
+    monkeypatch.setattr(tasks.embed_pending, "apply_async", lambda **options: woken.append(options))
+    brought(world, embed.AT_ONCE + 1, key="refund-status")
+    decide(world)
+    assert woken == [], "another policy's"
+    body = {"text": "where is it", "polarity": "signal", "base_version": 1}
+    reply = Api(world.inventory)("POST", "/artifacts/refund-status/exemplars", body)
+    assert reply.status == 503, reply.json
+    assert reply.headers["Retry-After"] == "20"
+    assert woken == [{"expires": 55, "retry": False}]
+
+    def away(**_: Any) -> None:
+        raise BrokerError("no broker")
+
+    monkeypatch.setattr(tasks.embed_pending, "apply_async", away)
+    assert Api(world.inventory)("POST", "/artifacts/refund-status/exemplars", body).status == 503
 
 
 def test_the_command_embeds_what_it_imports(world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
