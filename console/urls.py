@@ -33,6 +33,7 @@ from console.views import (
     runs,
     saved_views,
     schedules,
+    similar,
     start,
     why,
     workbench,
@@ -95,6 +96,7 @@ inventory: list[URLPattern | URLResolver] = [
     path("conversations/<slug:conversation>/turns/<int:user_turn>/why/<slug:key>/", why.why_page, name="why"),
     path("conversations/<slug:conversation>/turns/<int:user_turn>/prefix/", prefix.prefix_page, name="prefix"),
     path("conversations/<slug:conversation>/turns/<int:user_turn>/label/<slug:key>/", labels.label, name="label"),
+    path("similar/", similar.similar_page, name="similar"),
     path("playground/", playground.playground, name="playground"),
     # -- runs, schedules, costs, models
     path("runs/", runs.run_list, name="runs"),
