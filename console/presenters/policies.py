@@ -16,12 +16,14 @@ from console.models import (
     Exemplar,
     ExemplarStatus,
     Inventory,
+    OperatingPoint,
     Pin,
     Source,
     Status,
 )
 from console.services import fit, impact, table
 from console.services.inventories import current_point
+from console.services.table_sample import is_long
 from sq_core.scoring import cut_off
 
 SORTS = ("recall", "-recall", "precision", "-precision", "share", "-share", "name", "-name", "order")
@@ -153,6 +155,8 @@ def _measured(
     point = current_point(inventory)
     if point.centre is None:
         return {pk: Measured(pins=len(mine)) for pk, mine in pins.items()}
+    if is_long(inventory):
+        return _as_made(inventory, point, artifacts, versions, pins)
     states = table.state_table(inventory, point.centre)
     labels = table.all_labels(inventory, states)
     scenarios = fit.origin_scenarios(inventory)
@@ -172,6 +176,30 @@ def _measured(
             pins=len(mine),
             failing=sum(not impact.pin_passes(pin, basis, classifier, cutoff) for pin in mine),
         )
+    return result
+
+
+def _as_made(
+    inventory: Inventory,
+    point: OperatingPoint,
+    artifacts: Iterable[Artifact],
+    versions: Mapping[int, ClassifierVersion],
+    pins: Mapping[int, list[Pin]],
+) -> dict[int, Measured]:
+    """Of a long log: what was counted when each version was made, and the pins by the views that are stored with them."""
+    result = {}
+    nothing = table.empty_table()
+    for artifact in artifacts:
+        version, mine = versions.get(artifact.pk), pins.get(artifact.pk, [])
+        if version is None or version.centre_id != point.centre_id or point.centre is None:
+            result[artifact.pk] = Measured(pins=len(mine))
+            continue
+        failing = 0
+        if mine:
+            basis = fit.Basis(artifact, inventory, point, point.centre, version, version.fit_set, nothing)
+            classifier, cutoff = table.classifier_of(version), cut_off(point.theta, version.offset)
+            failing = sum(not impact.pin_passes(pin, basis, classifier, cutoff) for pin in mine)
+        result[artifact.pk] = Measured(metrics=version.metrics, pins=len(mine), failing=failing)
     return result
 
 

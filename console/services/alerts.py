@@ -18,18 +18,21 @@ from console.models import (
     Decision,
     Discovery,
     Inventory,
+    Judgement,
     OperatingPoint,
     Origin,
     Status,
 )
-from console.services import table
+from console.services import table, table_sample
 from console.services.runtime import runtime
 from console.services.score import outcomes_of_log
 from sq_core.evaluation.resampling import cluster_sums
+from sq_core.scoring import cut_off, margin
 
 RECENT = timedelta(days=7)
 LEAST_NEEDED, LEAST_TURNS = 20, 100  # under that many nothing is said
 DRIFT = 0.05  # of the turns: more than that away from the preview is told
+READ, PAIRS = 20_000, 300  # of a long log: newest judgements looked at, and needed pairs among them that are counted
 DRAWS, SEED = 1_000, 20_261_130
 
 
@@ -63,6 +66,8 @@ def recall_estimate(inventory: Inventory, *, now: datetime | None = None) -> Rec
     point = OperatingPoint.objects.at(number).select_related("centre").filter(inventory=inventory).first()
     if point is None or point.centre is None:
         return None
+    if table_sample.is_long(inventory):
+        return _estimate_of_newest(inventory, number, point, now or timezone.now())
     states = table.state_table(inventory, point.centre)
     conversations = tuple(_recent_conversations(inventory, now or timezone.now()))
     read = Inventory.objects.values_list("label_revision", "release", "judge_id", "target_recall").get(pk=inventory.pk)
@@ -90,6 +95,67 @@ def _estimate(
     low, high = _interval(caught_sums, needed_sums)
     recall = float(caught_sums.sum() / needed)
     return RecallEstimate(recall, low, high, needed, int((needed_sums > 0).sum()), inventory.target_recall)
+
+
+def _estimate_of_newest(
+    inventory: Inventory, number: int, point: OperatingPoint, now: datetime
+) -> RecallEstimate | None:
+    """Of a long log: on the newest needed pairs of the last week, among the newest judgements that are looked at."""
+    read = Inventory.objects.values_list("label_revision", "release", "judge_id", "target_recall").get(pk=inventory.pk)
+    key = (inventory.pk, number, read, now.date())
+    return _estimates.get(key, lambda: _newest_estimate(inventory, number, point, now))
+
+
+def _newest_estimate(inventory: Inventory, number: int, point: OperatingPoint, now: datetime) -> RecallEstimate | None:
+    pairs = _newest_needed(inventory, now)
+    versions = {
+        row.artifact_id: row
+        for row in ClassifierVersion.objects.at(number).filter(
+            artifact__in={artifact for artifact, *_ in pairs}, centre=point.centre
+        )
+    }
+    classifiers = {pk: table.classifier_of(version) for pk, version in versions.items()}
+    leaks = {pk: table.scenarios_of(version) for pk, version in versions.items()}
+    assert point.centre is not None  # noqa: S101
+    vectors = table_sample.conversation_vectors(inventory, point.centre, sorted({row[1] for row in pairs}))
+    pooling, caught, scenarios = table.pooling_of(point), [], []
+    for artifact, conversation, turn, scenario in pairs:
+        known = vectors.get(conversation)
+        if artifact not in versions or known is None or turn >= len(known.turns) or scenario in leaks[artifact]:
+            continue
+        found = margin(classifiers[artifact], known.views(turn), pooling).value
+        caught.append(found > cut_off(point.theta, classifiers[artifact].offset))
+        scenarios.append(scenario)
+    if len(caught) < LEAST_NEEDED:
+        return None
+    caught_sums, _ = cluster_sums(np.array(caught, dtype=np.float64), scenarios)
+    needed_sums, _ = cluster_sums(np.ones(len(caught)), scenarios)
+    low, high = _interval(caught_sums, needed_sums)
+    recall = float(np.mean(caught))
+    return RecallEstimate(recall, low, high, len(caught), len(needed_sums), inventory.target_recall)
+
+
+def _newest_needed(inventory: Inventory, now: datetime) -> list[tuple[int, int, int, str]]:
+    """(artifact, conversation, user turn, scenario) of the newest pairs that the judge finds needed."""
+    judge = inventory.judge
+    if judge is None:
+        return []
+    looked_at = Judgement.objects.filter(judge=judge).order_by("-pk").values("pk")[:READ]
+    began = Coalesce("state__conversation__started_at", "state__conversation__created_at")
+    rows = (
+        Judgement.objects.filter(pk__in=looked_at, score__gte=judge.pass_mark, repeat=0, chosen=False)
+        .filter(artifact_text__to_release__isnull=True)
+        .annotate(began=began)
+        .filter(began__gte=now - RECENT)
+        .order_by("-pk")
+    )
+    names = (
+        "artifact_text__artifact_id",
+        "state__conversation_id",
+        "state__user_turn",
+        "state__conversation__scenario",
+    )
+    return list(rows.values_list(*names)[:PAIRS])
 
 
 def _recent_conversations(inventory: Inventory, now: datetime) -> list[int]:

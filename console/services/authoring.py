@@ -27,6 +27,7 @@ from console.models import (
 from console.services import artifacts, curate, embed, fit, inventories, runtime, score, table
 from console.services.actor import SYSTEM, Actor
 from console.services.plan import Step
+from console.services.table_sample import page_table
 from sq_core import bundle as core
 from sq_core import embedding
 from sq_core.artifact_text import artifact_text
@@ -129,12 +130,12 @@ def try_out(inventory: Inventory, written: Written) -> Trial:
     for text in written.messages:
         outcome = one.outcomes(score.read_messages([{"role": "user", "content": text}]), encoder=live)[-1][0]
         tried.append(Tried(text, outcome.fired, outcome.margin, outcome.cutoff))
-    states = table.state_table(inventory, point.centre)
-    fired = score.fired_states(artifact, one, states)
+    states = page_table(inventory, point)
+    fired = score.fired_states(artifact, one, states)[states.counted]
     return Trial(
         tried=tuple(tried),
-        share=float(np.mean(fired)) if len(states) else None,
-        states=len(states),
+        share=float(np.mean(fired)) if len(fired) else None,
+        states=len(fired),
         neighbours=near,
         fitted=classifier is not None,
         signals=signals,

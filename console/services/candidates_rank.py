@@ -24,6 +24,7 @@ from console.services.candidates_effect import Effect, Fitted, effects
 from console.services.inventories import current_point
 from sq_core import embedding
 from sq_core.embedding import vector_key
+from console.services.table_sample import page_table
 from sq_core.mining_arrays import NEARLY_THE_SAME, near_duplicates
 from sq_core.scoring import cut_off
 
@@ -115,7 +116,7 @@ def ground_of(inventory: Inventory, artifacts: Iterable[int]) -> Ground:
     }
     if point.centre is None:
         return Ground(inventory, point, None, {}, versions)
-    states = table.state_table(inventory, point.centre, fresh=True)
+    states = page_table(inventory, point, sorted(versions), fresh=True)
     return Ground(inventory, point, states, table.all_labels(inventory, states, fresh=True), versions)
 
 

@@ -1,6 +1,6 @@
 """One conversation as its page reads it, with its turns' marks (the list of them: `conversation_list`).
 
-Few queries whatever the length: outcomes are worked out from the cached score table, opinions are read in one query.
+Few queries whatever the length: outcomes are worked out from the stored vectors, opinions are read in one query.
 """
 
 from dataclasses import dataclass, field
@@ -31,10 +31,10 @@ from console.models import (
     Origin,
     QueryState,
 )
-from console.services import table
 from console.services.errors import NotFound
 from console.services.ingest_conversations import addresses_judge
 from console.services.runtime import runtime
+from console.services.table_sample import conversation_vectors
 from sq_core.bundle import Bundle
 from sq_core.decision import Label, Outcome, Reason
 from sq_core.session import ConversationVectors
@@ -44,33 +44,24 @@ REPLACED = "\ufffd"
 
 @dataclass(frozen=True)
 class Ground:
-    """What decides now (the newest release) and what it decides on; ``states`` is None before the first fit."""
+    """What decides now: the newest release."""
 
     inventory: Inventory
     bundle: Bundle
     point: OperatingPoint
-    states: table.StateTable | None
 
     def vectors(self, conversation: int) -> ConversationVectors | None:
         """The stored views of a conversation up to its first turn without vectors. None when it has none."""
-        if self.states is None:
+        if self.point.centre is None:  # before the first fit
             return None
-        low, high = np.searchsorted(self.states.conversation_ids, [conversation, conversation + 1])
-        turns = self.states.user_turns[low:high]
-        ready = int(np.argmin(np.append(turns == np.arange(len(turns)), False)))
-        if ready == 0:
-            return None
-        return ConversationVectors(
-            cumulative=self.states.views.cumulative[low : low + ready],
-            turns=self.states.views.turns[low : low + ready],
-        )
+        return conversation_vectors(self.inventory, self.point.centre, [conversation]).get(conversation)
 
 
 def ground(inventory: Inventory) -> Ground:
     """Three queries, none of them over the log, once the caches are warm."""
     point = OperatingPoint.objects.current().select_related("centre").get(inventory=inventory)
     bundle = runtime(inventory, "draft")
-    return Ground(inventory, bundle, point, table.state_table(inventory, point.centre) if point.centre else None)
+    return Ground(inventory, bundle, point)
 
 
 def names_of(bundle: Bundle) -> dict[str, str]:

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from console.models import Conversation, Dependency, Exemplar, ExemplarStatus, Message, Pin, Polarity, QueryState
+from console.models import Dependency, Exemplar, ExemplarStatus, Message, Pin, Polarity, QueryState
 from console.services import table
 from console.services.fit import Basis, Draft, metrics_of, precision_of, recall_of
-from console.services.runtime import conversation_vectors, runtime
+from console.services.runtime import runtime
+from console.services.table_sample import conversation_vectors
 from sq_core import embedding
 from sq_core.bundle import Bundle
 from sq_core.classifier import Classifier, ViewKind
@@ -330,10 +331,8 @@ def others_changed(ground: Basis, classifier: Classifier, flipped: NDArray[np.in
         ],
     )
     changed: set[str] = set()
-    for pk in sorted({int(ground.states.conversation_ids[p]) for p in flipped})[:REPLAYED]:
-        vectors = conversation_vectors(ground.inventory, ground.centre, Conversation(pk=pk))
-        if vectors is None:
-            continue
+    concerned = sorted({int(ground.states.conversation_ids[p]) for p in flipped})[:REPLAYED]
+    for vectors in conversation_vectors(ground.inventory, ground.centre, concerned).values():
         for old, new in zip(bundle.outcomes(vectors), after.outcomes(vectors), strict=True):
             changed |= {a.artifact for a, b in zip(old, new, strict=True) if a.fired != b.fired}
     return sorted(changed - {ground.artifact.key})

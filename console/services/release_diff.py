@@ -24,6 +24,7 @@ from console.models import (
 from console.services import table
 from console.services.inventories import point_record
 from console.services.releases import get_release
+from console.services.table_sample import page_table
 from sq_core.scoring import cut_off
 
 POINT_FIELDS = ("theta", "pooling", "expiry", "target_recall", "calibrated", "centre")
@@ -203,7 +204,7 @@ def flips(inventory: Inventory, a: Side, b: Side, deciding: Container[int]) -> l
     (old, was), (new, now) = a, b
     if was.centre is None or now.centre is None or was.centre_id != now.centre_id:
         return []
-    states = table.state_table(inventory, now.centre)
+    states = page_table(inventory, now)
     if not len(states):
         return []
     same, result = (was.theta, was.pooling) == (now.theta, now.pooling), []

@@ -13,9 +13,11 @@ from numpy.typing import NDArray
 from console.models import Artifact, ClassifierVersion, Inventory, QueryState, QueueKind, QueueOrder
 from console.services import table
 from console.services.inventories import current_point
+from console.services.table_sample import is_long, page_table
 from sq_core.scoring import cut_off
 
 MOST = 2_000  # items of one queue
+LONG = 20  # policies that a queue of a long log is chosen from: the first ones where none are named
 FIRED = ("", "yes", "no")
 JUDGED = ("", "needed", "not_needed", "none")
 Bools = NDArray[np.bool_]
@@ -97,10 +99,12 @@ def _columns(inventory: Inventory, policies: tuple[str, ...]) -> tuple[list[_Col
     point = current_point(inventory)
     if point.centre is None:
         return [], None
-    states = table.state_table(inventory, point.centre)
     versions = ClassifierVersion.objects.current().filter(artifact__inventory=inventory, centre=point.centre)
     if policies:
         versions = versions.filter(artifact__key__in=policies)
+    if is_long(inventory):  # what can be looked at while somebody waits
+        versions = versions.order_by("artifact__position", "artifact_id")[:LONG]
+    states = page_table(inventory, point, [version.artifact_id for version in versions])
     labels = table.all_labels(inventory, states)
     columns = [
         _Column(
@@ -109,7 +113,7 @@ def _columns(inventory: Inventory, policies: tuple[str, ...]) -> tuple[list[_Col
             cutoff=cut_off(point.theta, version.offset),
             labels=labels[version.artifact_id],
         )
-        for version in versions.select_related("artifact").order_by("artifact__key")
+        for version in sorted(versions, key=lambda version: version.artifact.key)
         if version.artifact_id in labels
     ]
     return columns, states

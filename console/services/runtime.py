@@ -27,7 +27,7 @@ from console.models import (
     Release,
     Status,
 )
-from console.services import embed, table
+from console.services import embed, table, table_sample
 from console.services.errors import NotFound
 from sq_core import bundle as core
 from sq_core import embedding
@@ -184,12 +184,4 @@ def conversation_vectors(
     inventory: Inventory, centre: Centre, conversation: Conversation
 ) -> ConversationVectors | None:
     """The stored, centred views of a conversation up to its first state without vectors; None when it has none."""
-    states = table.state_table(inventory, centre)
-    low, high = np.searchsorted(states.conversation_ids, [conversation.pk, conversation.pk + 1])
-    turns = states.user_turns[low:high]
-    ready = int(np.argmin(np.append(turns == np.arange(len(turns)), False)))
-    if ready == 0:
-        return None
-    return ConversationVectors(
-        cumulative=states.views.cumulative[low : low + ready], turns=states.views.turns[low : low + ready]
-    )
+    return table_sample.conversation_vectors(inventory, centre, [conversation.pk]).get(conversation.pk)

@@ -23,7 +23,7 @@ from console.models import (
     Origin,
     QueryState,
 )
-from console.services import embed, fit, table
+from console.services import embed, fit, table, table_sample
 from console.services.actor import Actor
 from console.services.errors import Invalid, ServiceError, Unavailable
 from console.services.ingest_conversations import grow_conversation
@@ -288,7 +288,8 @@ def outcomes_of_messages(
 class Headline:
     """Selected per turn, needed, missed: over all embedded states, needed and missed over the judged ones.
 
-    Tokens are estimated as a quarter of the characters. None where there is nothing to count.
+    Tokens are estimated as a quarter of the characters. None where there is nothing to count. ``sampled``: of a long log
+    the selected are counted on its background sample, and the missed are those that were found when each version was made.
     """
 
     artifacts: int
@@ -313,11 +314,13 @@ class Headline:
 _headlines = table.Cache(16)
 
 
+    sampled: bool = False
 def headline(inventory: Inventory, release: ReleaseName = "draft") -> Headline:
     """One release's figures on the inventory's own log (before expiry and dependencies)."""
     number = release_number(inventory, release)
     log, labels = Inventory.objects.values_list("log_revision", "label_revision").get(pk=inventory.pk)
-    return _headlines.get((inventory.pk, number, log, labels), lambda: _headline(inventory, number))
+    stands_on = () if table_sample.is_long(inventory) else (log, labels)  # else on nothing that changes in a release
+    return _headlines.get((inventory.pk, number, *stands_on), lambda: _headline(inventory, number))
 
 
 def _headline(inventory: Inventory, number: int) -> Headline:
@@ -332,7 +335,7 @@ def _headline(inventory: Inventory, number: int) -> Headline:
         "split": (point.calibration or {}).get("split", ""),
         "judge": inventory.judge.name if inventory.judge else "",
     }
-    states = table.state_table(inventory, point.centre) if point.centre else None
+    states = table_sample.page_table(inventory, point) if point.centre else None
     if states is None or not len(states) or not bundle.artifacts:
         return Headline(
             states=0, judged_states=0, scenarios=0, selected=None, selected_median=None, selected_p95=None, needed=None,
@@ -343,6 +346,8 @@ def _headline(inventory: Inventory, number: int) -> Headline:
     per_turn = fired.sum(axis=1)
     counted = found.judged.any(axis=1)
     needed, missed = int(measured.sum()), int((measured & ~fired).sum())
+    if states.sample is not None:
+        return _sampled_headline(inventory, number, bundle, states, length, common)
     tokens = fired @ np.array([length[a.key] for a in bundle.artifacts])
     return Headline(
         states=len(states),
@@ -364,6 +369,37 @@ def _headline(inventory: Inventory, number: int) -> Headline:
 class LogOutcomes:
     """(S, N) per query state and artifact of a release. ``measured``: relevant, outside the scenarios that gave the policy
     an exemplar, which say nothing of how well it is caught."""
+
+def _sampled_headline(
+    inventory: Inventory,
+    number: int,
+    bundle: Bundle,
+    states: table.StateTable,
+    length: Mapping[str, int],
+    common: dict[str, Any],
+) -> Headline:
+    counted = states.counted
+    fired = np.stack([fired_states(artifact, bundle, states)[counted] for artifact in bundle.artifacts], axis=1)
+    per_turn = fired.sum(axis=1)
+    versions = ClassifierVersion.objects.at(number).filter(artifact__inventory=inventory)
+    measured = list(versions.values_list("metrics__relevant", "metrics__fn"))
+    needed, missed = (sum(row[n] or 0 for row in measured) for n in (0, 1))
+    return Headline(
+        states=int(counted.sum()),
+        judged_states=0,
+        scenarios=len(set(states.scenario[counted].tolist())),
+        selected=float(per_turn.mean()),
+        selected_median=float(np.median(per_turn)),
+        selected_p95=float(np.percentile(per_turn, 95)),
+        needed=None,
+        missed=missed / needed if needed else None,
+        needed_pairs=needed,
+        missed_pairs=missed,
+        tokens_selected=int((fired @ np.array([length[a.key] for a in bundle.artifacts])).mean()),
+        sampled=True,
+        **common,
+    )
+
 
     fired: NDArray[np.bool_]
     relevant: NDArray[np.bool_]

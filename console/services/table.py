@@ -194,6 +194,12 @@ def held(inventory: Inventory, centre: Centre) -> StateTable | None:
     return found
 
 
+def empty_table(dimension: int = 1) -> StateTable:
+    """No states at all: for what is scored by vectors of its own."""
+    vectors, none = np.empty((0, dimension), dtype=np.float32), np.empty(0, dtype=np.int64)
+    return StateTable((), ViewTable(vectors, vectors, none, none, none, none), none, none, none, none, (), none > 0, {})
+
+
 def view_rows(inventory: Inventory, centre: Centre) -> "QuerySet[StateView]":
     """What can be scored of the log under a centre."""
     return StateView.objects.filter(
