@@ -129,6 +129,14 @@ class Prefix:
     def mismatches(self) -> int:
         return sum(not row.matches for row in self.judged)
 
+    @property
+    def proven(self) -> int:
+        return sum(row.matches and row.proven for row in self.judged)
+
+    @property
+    def trusted(self) -> int:
+        return sum(row.matches and not row.proven for row in self.judged)
+
 
 def prefix(inventory: Inventory, conversation: Conversation, user_turn: int, *, before: int | None = None) -> Prefix:
     """What was known at ``user_turn`` (from 0); ``before``: lines end ahead of that message. Raises NotFound."""

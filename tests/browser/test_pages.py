@@ -53,6 +53,7 @@ def addresses(sample: Sample) -> list[tuple[str, str, str]]:
         ("conversation", "publisher", f"{talk}/?t=2&p={KEY}"),
         ("why", "publisher", f"{talk}/turns/0/why/{KEY}/"),
         ("why-selected", "viewer", f"{talk}/turns/0/why/cancel-flight/"),
+        ("prefix", "viewer", f"{talk}/turns/2/prefix/?p={KEY}"),
         ("playground", "publisher", f"{home}/playground/"),
         ("review", "publisher", f"{home}/review/"),
         ("review-new", "publisher", f"{home}/review/new/?kind=audit"),
