@@ -9,8 +9,9 @@ from django.dispatch import receiver
 from kombu.exceptions import OperationalError as BrokerError
 
 from console.celery import app
-from console.models import Inventory, Run
+from console.models import EncoderMigration, Inventory, Run
 from console.services import embed, embed_turns, heartbeat, run_coordinator, run_work, schedules, uploads
+from console.services import migrate as migrations
 from console.services.errors import Unavailable
 
 SLICE_S = 20.0  # of one run, or of embedding; then the other runs and tasks have their turn
@@ -69,7 +70,9 @@ def work_run(run_id: int) -> bool:
 
 @app.task(name="console.coordinate", autoretry_for=(OperationalError,), max_retries=2, time_limit=60)
 def coordinate() -> int:
-    """Call workers for the runs that have something to do, and start what schedules have missed."""
+    """Call workers for the runs and migrations that have something to do, and start what schedules have missed."""
+    for migration_id in migrations.stalled():
+        wake_migration(migration_id)
     schedules.catch_up()
     wake = run_coordinator.coordinate()
     for run_id in wake:
@@ -99,6 +102,31 @@ def wake_run(run_id: int) -> bool:
 def erase_uploads() -> int:
     """Erase the files that are no longer needed."""
     return uploads.erase_old()
+
+
+@app.task(
+    name="console.migrate",
+    autoretry_for=(OperationalError,),
+    retry_backoff=5,
+    max_retries=5,
+    soft_time_limit=3_300,
+    time_limit=3_400,
+)
+def migrate(migration_id: int) -> bool:
+    """A slice of a migration's reading, at its end the report; the rest is asked for again behind what else is waiting."""
+    row = EncoderMigration.objects.select_related("inventory", "from_centre").filter(pk=migration_id).first()
+    more = row is not None and migrations.advance(row, seconds=SLICE_S)
+    if more:
+        wake_migration(migration_id)
+    return more
+
+
+def wake_migration(migration_id: int) -> None:
+    """Call a worker; when the broker is away, `coordinate` calls later."""
+    try:
+        migrate.apply_async((migration_id,), expires=600, retry=False)
+    except (BrokerError, OSError) as error:
+        log.warning("migration %s waits, the broker is away: %s", migration_id, error)
 
 
 @app.task(name="console.heartbeat", autoretry_for=(OperationalError,), max_retries=2, time_limit=30)

@@ -10,6 +10,7 @@ from console.views import (
     agreement,
     audit,
     candidates,
+    candidates_strip,
     changes,
     conversations,
     costs,
@@ -17,11 +18,13 @@ from console.views import (
     data_export,
     errors,
     evaluation,
+    evidence,
     frame,
     health,
     home,
     judge_versions,
     labels,
+    migration,
     model_settings,
     playground,
     policies,
@@ -38,6 +41,7 @@ from console.views import (
     why,
     workbench,
     workbench_changes,
+    workbench_metrics,
     workbench_versions,
 )
 
@@ -60,6 +64,8 @@ inventory: list[URLPattern | URLResolver] = [
     path("policies/<slug:key>/exemplars/preview/", workbench_changes.preview, name="policy-preview"),
     path("policies/<slug:key>/exemplars/apply/", workbench_changes.apply, name="policy-apply"),
     path("policies/<slug:key>/exemplars/source/", workbench_changes.fit_set, name="policy-fit-set"),
+    path("policies/<slug:key>/metrics/", workbench.metrics, name="policy-metrics"),
+    path("policies/<slug:key>/metrics/figures.json", workbench_metrics.metrics_figures, name="policy-metrics-figures"),
     path("policies/<slug:key>/versions/", workbench.version_list, name="policy-versions"),
     path("policies/<slug:key>/history/", workbench.history, name="policy-history"),
     path("policies/<slug:key>/versions/<int:a>...<int:b>/", workbench_versions.diff, name="policy-diff"),
@@ -69,8 +75,8 @@ inventory: list[URLPattern | URLResolver] = [
     # -- candidates
     path("candidates/", candidates.candidate_list, name="candidates"),
     path("candidates/decide/", candidates.decide, name="candidates-decide"),
-    path("candidates/preview/", candidates.preview, name="candidates-preview"),
-    path("candidates/apply/", candidates.apply, name="candidates-apply"),
+    path("candidates/preview/", candidates_strip.preview, name="candidates-preview"),
+    path("candidates/apply/", candidates_strip.apply, name="candidates-apply"),
     # -- review
     path("review/", review.review, name="review"),
     path("review/new/", review.review_new, name="review-new"),
@@ -79,9 +85,9 @@ inventory: list[URLPattern | URLResolver] = [
     path("review/<slug:queue>/", review.review_queue, name="review-queue"),
     path("review/<slug:queue>/start/", review.review_start, name="review-start"),
     path("review/<slug:queue>/items/<slug:item>/", review.review_item, name="review-item"),
+    path("review/<slug:queue>/items/<slug:item>/ahead/", review.review_ahead, name="review-ahead"),
     path("review/<slug:queue>/items/<slug:item>/put-back/", review.review_put_back, name="review-put-back"),
     # -- agreement
-    path("review/<slug:queue>/items/<slug:item>/ahead/", review.review_ahead, name="review-ahead"),
     path("agreement/", agreement.agreement, name="agreement"),
     path("agreement/decide/", agreement.decide, name="agreement-decide"),
     # -- evaluation
@@ -90,6 +96,11 @@ inventory: list[URLPattern | URLResolver] = [
     path("evaluation/<slug:run>/figures.json", evaluation.evaluation_figures, name="evaluation-figures"),
     path("evaluation/<slug:a>...<slug:b>/", evaluation.compare, name="evaluation-compare"),
     path("evaluation/<slug:a>...<slug:b>/figures.json", evaluation.compare_figures, name="evaluation-compare-figures"),
+    # -- evidence
+    path("evidence/", evidence.evidence_list, name="evidence"),
+    path("evidence/<slug:evidence_id>/", evidence.evidence_page, name="evidence-one"),
+    path("evidence/<slug:evidence_id>/figures.json", evidence.evidence_figures, name="evidence-figures"),
+    path("evidence/<slug:evidence_id>/bundle.zip", evidence.evidence_file, name="evidence-file"),
     # -- conversations, why, playground
     path("conversations/", conversations.conversations, name="conversations"),
     path("conversations/<slug:conversation>/", conversations.conversation, name="conversation"),
@@ -129,6 +140,9 @@ inventory: list[URLPattern | URLResolver] = [
     path("views/save/", saved_views.view_save, name="saved-view-save"),
     path("views/<slug:view>/do/", saved_views.view_act, name="saved-view-act"),
     # -- settings
+    path("settings/migration/", migration.migrations, name="settings-migrations"),
+    path("settings/migration/<slug:migration>/", migration.migration, name="settings-migration"),
+    path("settings/migration/<slug:migration>/do/", migration.migration_act, name="settings-migration-do"),
     path("settings/models/", model_settings.models_page, name="settings-models"),
     path("settings/guideline/", model_settings.guideline, name="settings-guideline"),
 ]

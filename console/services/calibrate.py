@@ -1,6 +1,6 @@
 """Calibrate: choose θ on the inventory's judged turns, in a release of its own, with what may be said about it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,7 @@ from console.services.actor import Actor
 from console.services.errors import Invalid
 from console.services.inventories import current_point, new_point
 from console.services.revision import lock_inventory, revision
+from sq_core.classifier import Classifier
 from sq_core.evaluation.calibration import Calibration, Promise, calibrate_theta
 from sq_core.evaluation.fence import assert_pairs_fenced, assert_theta_apart
 from sq_core.evaluation.metrics import OperatingFigures, operating_point
@@ -32,6 +33,14 @@ SAME_STATES = "chosen and measured on the same states"
 FOLDS = 5
 UNLOCKED_TRIES = 4  # then it is worked out under the lock
 Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """A classifier, and the row ids of the exemplars it was fitted on."""
+
+    classifier: Classifier
+    exemplars: tuple[int, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,30 +119,44 @@ def _worked_out(inventory: Inventory, target: float | None) -> _Found:
     stands_on = _stands_on(inventory)  # first: what is written after this differs from it under the lock
     point = current_point(inventory)
     target = inventory.target_recall if target is None else target
-    data = _judged(inventory, point)
+    data = _judged(inventory, point, fitted_now(inventory, point))
+    theta, record = _chosen(inventory, data, target)
+    return _Found(stands_on, point, theta, record)
+
+
+def chosen_for(
+    inventory: Inventory, point: OperatingPoint, fitted: Mapping[int, Fitted], target: float
+) -> tuple[float, dict[str, Any]]:
+    """θ and its record for classifiers that are nobody's version yet, around the point's centre. Raises Invalid."""
+    return _chosen(inventory, _judged(inventory, point, fitted), target)
+
+
+def _chosen(inventory: Inventory, data: _Judged, target: float) -> tuple[float, dict[str, Any]]:
     found = calibrate_theta(data.scores, data.relevant, target, scenarios=data.scenarios, judged=data.judged)
     theta = _lowered(found.theta, data, min(target, found.recall))
-    return _Found(stands_on, point, theta, _record(inventory, data, found, theta))
+    return theta, _record(inventory, data, found, theta)
 
 
-def _judged(inventory: Inventory, point: OperatingPoint) -> _Judged:
+def fitted_now(inventory: Inventory, point: OperatingPoint) -> dict[int, Fitted]:
+    """Per artifact id what decides at the newest release."""
+    rows = ClassifierVersion.objects.current().filter(artifact__inventory=inventory, centre=point.centre)
+    return {v.artifact_id: Fitted(table.classifier_of(v), tuple(row["id"] for row in v.exemplars)) for v in rows}
+
+
+def _judged(inventory: Inventory, point: OperatingPoint, fitted: Mapping[int, Fitted]) -> _Judged:
     if point.centre is None:
         raise Invalid("This inventory has no centre yet.", hint="Run the first fit (refit), which fixes it.")
     fences.centre_of_texts(point.centre)
     states = table.state_table(inventory, point.centre)
     settings = ArtifactSetting.objects.current().filter(artifact__inventory=inventory, status=Status.ACTIVE)
     auto = list(settings.filter(mode=Mode.AUTO).order_by("artifact__position", "artifact_id"))
-    versions = {
-        v.artifact_id: v
-        for v in ClassifierVersion.objects.current().filter(artifact__inventory=inventory, centre=point.centre)
-    }
-    chosen = [row.artifact_id for row in auto if row.artifact_id in versions]
+    chosen = [row.artifact_id for row in auto if row.artifact_id in fitted]
     labels = table.all_labels(inventory, states)
     if not len(states) or not chosen or not any(labels[pk].relevant.any() for pk in chosen):
         raise Invalid("No judgement says that a turn needs a fitted artifact.", hint="Import judgements, then refit.")
-    classifiers = [table.classifier_of(versions[pk]) for pk in chosen]
+    classifiers = [fitted[pk].classifier for pk in chosen]
     pooling = table.pooling_of(point)
-    gave = _gave(inventory, [versions[pk] for pk in chosen])
+    gave = _gave(inventory, [fitted[pk] for pk in chosen])
     leaking = np.stack([states.in_scenarios(names) for names in gave], axis=1)
     known = np.stack([labels[pk].judged for pk in chosen], axis=1)
     judged = known & ~leaking
@@ -160,10 +183,10 @@ def _judged(inventory: Inventory, point: OperatingPoint) -> _Judged:
     )
 
 
-def _gave(inventory: Inventory, versions: Sequence[ClassifierVersion]) -> list[set[str]]:
-    """The scenarios that gave each version one of its exemplars: their pairs lie behind the leakage fence."""
+def _gave(inventory: Inventory, fitted: Sequence[Fitted]) -> list[set[str]]:
+    """The scenarios that gave each one of its exemplars: their pairs lie behind the leakage fence."""
     scenario_of = fit.origin_scenarios(inventory)
-    return [{scenario_of[row["id"]] for row in version.exemplars if row["id"] in scenario_of} for version in versions]
+    return [{scenario_of[pk] for pk in each.exemplars if pk in scenario_of} for each in fitted]
 
 
 def _lowered(theta: float, data: _Judged, recall: float) -> float:

@@ -174,11 +174,17 @@ def exemplar_vectors(exemplars: Sequence[Exemplar], encoder_id: str, known: RowV
 
 
 def draft_version(
-    basis: Basis, exemplars: Iterable[Exemplar], *, known: RowVectors | None = None, cured: Sequence[int] = ()
+    basis: Basis,
+    exemplars: Iterable[Exemplar],
+    *,
+    known: RowVectors | None = None,
+    cured: Sequence[int] = (),
+    parent: NDArray[np.float64] | None = None,
 ) -> Draft:
     """Fit ``exemplars`` (already filtered by the fit set) and choose the cut-off; writes nothing.
 
-    ``cured`` are ids of query states that a person just said must be shown: the offset may not leave them out.
+    ``cured`` are ids of query states that a person just said must be shown: the offset may not leave them out. ``parent``
+    (S,) are the base's margins where it belongs to another centre (a migration).
     Raises Invalid when a side is empty.
     """
     rows = fit_order(exemplars)
@@ -203,6 +209,7 @@ def draft_version(
         margins=margins,
         left_out=left_out,
         cured=cured,
+        parent=parent,
     )
     classifier = Classifier(bare.weights, bare.bias, offset)
     return Draft(
@@ -277,6 +284,7 @@ def metrics_of(
         "judge": basis.inventory.judge.name if basis.inventory.judge else "",
         "cutoff": cutoff,
     }
+    return found if basis.states.sample is None else found | {"sampled": len(basis.states)}
 
 
 def recall_of(metrics: Mapping[str, Any]) -> float | None:
@@ -284,7 +292,6 @@ def recall_of(metrics: Mapping[str, Any]) -> float | None:
     needed = metrics.get("tp", 0) + metrics.get("fn", 0)
     return metrics["tp"] / needed if needed else None
 
-    return found if basis.states.sample is None else found | {"sampled": len(basis.states)}
 
 def precision_of(metrics: Mapping[str, Any]) -> float | None:
     """Needed / shown among judged states; None where nothing judged was shown."""

@@ -44,7 +44,7 @@ def create_inventory(
     """A new inventory at release 1, which carries operating point 1: θ 0, both views, no centre, uncalibrated.
 
     The encoder is asked for its identity first (a hosted one over the network). Raises Invalid with the field, or
-    Unavailable when the encoder is away; nothing is written then.
+    Unavailable when the encoder is away; nothing is written then. Only a load test may name a synthetic encoder.
     """
     _check_slug(slug)
     name = checked_name(name or slug)
@@ -174,6 +174,7 @@ def new_point(
     calibration: dict[str, Any] | _Keep | None = KEEP,
     centre: Centre | _Keep | None = KEEP,
     background: list[int] | _Keep = KEEP,
+    encoder_id: str | _Keep = KEEP,
     reverts: Change | None = None,
 ) -> OperatingPoint:
     """Close the current operating point and open the next in the open revision, with its change."""
@@ -187,13 +188,13 @@ def new_point(
         "expiry_turns": expiry_turns,
         "target_recall": target_recall,
         "calibration": calibration,
+        "encoder_id": encoder_id,
     }
     values = {field: getattr(old, field) if value is KEEP else value for field, value in given.items()}
     r.close(OperatingPoint.objects.filter(pk=old.pk))
     point = OperatingPoint.objects.create(
         inventory=r.inventory,
         number=OperatingPoint.objects.filter(inventory=r.inventory).count() + 1,
-        encoder_id=old.encoder_id,
         from_release=r.number,
         **values,
     )
@@ -334,7 +335,7 @@ def encoder_identity(name: str, *, load_test: bool = False) -> str:
         ) from error
     except ValueError as error:
         raise Invalid(
-            f"Encoder {name!r}: {error}", field="encoder", hint="Use minilm or openai:MODEL[:DIM]."
+            f"Encoder {name!r}: {error}", field="encoder", hint="Use minilm, minilm:whole or openai:MODEL[:DIM]."
         ) from error
     if len(identity) > 300:
         raise Invalid(

@@ -21,17 +21,20 @@ def choose(
     margins: NDArray[np.float64],
     left_out: NDArray[np.bool_],
     cured: Sequence[int],
+    parent: NDArray[np.float64] | None = None,
 ) -> tuple[float, str]:
     """(offset, the rule that chose it): first, same, share or recall.
 
     ``twin`` is an earlier version with the same weights: its offset is taken back, so that an undo is exact. ``cured`` are
-    ids of query states that a person just said must be shown.
+    ids of query states that a person just said must be shown. ``parent`` (S,) are the base's margins where it was fitted
+    around another centre and its weights say nothing on these states.
     """
     if twin is not None:
         return twin.offset, "same"
     if base is None:
         return 0.0, "first"
-    parent = table.margins_of(table.classifier_of(base), states, table.pooling_of(point))
+    if parent is None:
+        parent = table.margins_of(table.classifier_of(base), states, table.pooling_of(point))
     rows = np.array([states.positions[pk] for pk in point.background if pk in states.positions], dtype=np.int64)
     relevant = labels.relevant & ~left_out
     chosen = choose_offset(

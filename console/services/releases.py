@@ -74,7 +74,9 @@ def rollback_all(
         with revision(inventory, by=by, summary=summary, reason=reason, locked=locked) as step:
             if reverts is not None:
                 refuse_later(step.number - 1, reverts)
-            put_point_back(step, OperatingPoint.objects.at(number).get(inventory=inventory), action="restore")
+            wanted = OperatingPoint.objects.at(number).get(inventory=inventory)
+            _refuse_other_centre(locked, wanted)
+            put_point_back(step, wanted, action="restore")
             for artifact in artifacts:
                 _restore_carried(step, artifact, number)
             for artifact in artifacts:
@@ -89,6 +91,16 @@ def rollback_all(
             )
         inventory.refresh_from_db(fields=["target_recall"])
         return step.release
+
+
+def _refuse_other_centre(inventory: Inventory, wanted: OperatingPoint) -> None:
+    """A release from before a migration cannot come back piece by piece: its versions are scored around another centre."""
+    now = OperatingPoint.objects.current().get(inventory=inventory)
+    if wanted.centre_id and wanted.centre_id != now.centre_id:
+        raise Conflict(
+            "That release was decided by another encoder or around another centre.",
+            hint="Move back under Settings, Encoder and centre; then go back to that release.",
+        )
 
 
 def refuse_later(newest: int, change: Change) -> None:

@@ -23,7 +23,7 @@ from console.models import (
     Origin,
     QueryState,
 )
-from console.services import embed, fit, table, table_sample
+from console.services import embed, fit, served, table, table_sample
 from console.services.actor import Actor
 from console.services.errors import Invalid, ServiceError, Unavailable
 from console.services.ingest_conversations import grow_conversation
@@ -52,8 +52,12 @@ def read_messages(messages: Sequence[Mapping[str, Any]]) -> tuple[Message, ...]:
         raise Invalid(error.message, field=error.field, hint=error.hint) from error
 
 
-def live_encoder(inventory: Inventory) -> embed.CachingEncoder:
-    return embed.CachingEncoder(embed.encoder_for(inventory))
+def live_encoder(inventory: Inventory, bundle: Bundle | None = None) -> embed.CachingEncoder:
+    """The inventory's encoder, or that of a release which may be from before a migration, through the process's cache."""
+    if bundle is None:
+        return embed.CachingEncoder(embed.encoder_for(inventory))
+    live = bundle.release == inventory.live_release
+    return embed.CachingEncoder(served.encoder_of(inventory, bundle.encoder_id, live=live))
 
 
 def discover(
@@ -86,7 +90,7 @@ def discover(
     read = read_messages(messages)
     bundle = runtime(inventory, release)
     try:
-        found = bundle.discover(read, theta=theta, encoder=live_encoder(inventory), on_failure="raise")
+        found = bundle.discover(read, theta=theta, encoder=live_encoder(inventory, bundle), on_failure="raise")
     except (EncoderUnavailable, DimensionMismatch) as error:
         raise Unavailable(str(error), hint="Show every policy to the agent until it answers.") from error
     used = bundle.operating_point.theta if theta is None else theta
@@ -135,7 +139,7 @@ def _explain(
 ) -> None:
     """Add the exact terms per exemplar to each fired entry that has a classifier and all its exemplars."""
     bundle = runtime(inventory, release, with_exemplars=True)
-    encoder = live_encoder(inventory)
+    encoder = live_encoder(inventory, bundle)
     for entry in answer["fired"]:
         if not entry["views"] or bundle.artifact(entry["artifact"]).exemplars is None:
             continue
@@ -278,7 +282,8 @@ def outcomes_of_messages(
     """The playground: outcomes per user turn of a conversation that is not stored. Raises Unavailable."""
     read = as_messages(read_messages(messages))
     try:
-        return runtime(inventory, release).outcomes(read, encoder=live_encoder(inventory))
+        bundle = runtime(inventory, release)
+        return bundle.outcomes(read, encoder=live_encoder(inventory, bundle))
     except (EncoderUnavailable, DimensionMismatch) as error:
         raise Unavailable(str(error)) from error
 
@@ -309,12 +314,12 @@ class Headline:
     calibrated: bool
     split: str
     judge: str
+    sampled: bool = False
 
 
 _headlines = table.Cache(16)
 
 
-    sampled: bool = False
 def headline(inventory: Inventory, release: ReleaseName = "draft") -> Headline:
     """One release's figures on the inventory's own log (before expiry and dependencies)."""
     number = release_number(inventory, release)
@@ -341,13 +346,13 @@ def _headline(inventory: Inventory, number: int) -> Headline:
             states=0, judged_states=0, scenarios=0, selected=None, selected_median=None, selected_p95=None, needed=None,
             missed=None, needed_pairs=0, missed_pairs=0, tokens_selected=None, **common,
         )  # fmt: skip
+    if states.sample is not None:
+        return _sampled_headline(inventory, number, bundle, states, length, common)
     found = outcomes_of_log(inventory, number, bundle, states)
     fired, relevant, measured = found.fired, found.relevant, found.measured
     per_turn = fired.sum(axis=1)
     counted = found.judged.any(axis=1)
     needed, missed = int(measured.sum()), int((measured & ~fired).sum())
-    if states.sample is not None:
-        return _sampled_headline(inventory, number, bundle, states, length, common)
     tokens = fired @ np.array([length[a.key] for a in bundle.artifacts])
     return Headline(
         states=len(states),
@@ -364,11 +369,6 @@ def _headline(inventory: Inventory, number: int) -> Headline:
         **common,
     )
 
-
-@dataclass(frozen=True, eq=False)
-class LogOutcomes:
-    """(S, N) per query state and artifact of a release. ``measured``: relevant, outside the scenarios that gave the policy
-    an exemplar, which say nothing of how well it is caught."""
 
 def _sampled_headline(
     inventory: Inventory,
@@ -400,6 +400,11 @@ def _sampled_headline(
         **common,
     )
 
+
+@dataclass(frozen=True, eq=False)
+class LogOutcomes:
+    """(S, N) per query state and artifact of a release. ``measured``: relevant, outside the scenarios that gave the policy
+    an exemplar, which say nothing of how well it is caught."""
 
     fired: NDArray[np.bool_]
     relevant: NDArray[np.bool_]

@@ -15,6 +15,7 @@ from console.services.impact import Impact
 from console.services.release_diff import FieldChange, Flip
 from console.services.revision import lock_artifact, lock_inventory, revision
 
+FIXED_POINTS = {"prepare", "migrate", "migrate_back"}  # they hold the centre that every version stands on
 LATER = "Take the later change back first, or set it by hand."
 
 
@@ -49,7 +50,7 @@ def way_back(change: Change) -> Way:
             return EDIT
         case "artifact", "dependencies":
             return DEPENDENCIES
-        case "operating_point", action if action != "prepare":
+        case "operating_point", action if action not in FIXED_POINTS:
             return POINT
         case "release", "rollback_all":
             return EVERYTHING
@@ -65,6 +66,12 @@ def _refusal(change: Change) -> Invalid:
                 "The first fit fixed the centre that every version since stands on.",
                 field="change",
                 hint="Go back to a version of a policy, or take back what was changed since.",
+            )
+        case "operating_point" | "version", "migrate" | "migrate_back":
+            return Invalid(
+                "This moved the inventory to another encoder or centre, with every policy's version.",
+                field="change",
+                hint="Move back under Settings, Encoder and centre.",
             )
         case "version", "refit":
             return Invalid(
