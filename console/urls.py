@@ -42,6 +42,7 @@ from console.views import (
     workbench,
     workbench_changes,
     workbench_metrics,
+    workbench_metrics,
     workbench_versions,
 )
 
@@ -64,6 +65,8 @@ inventory: list[URLPattern | URLResolver] = [
     path("policies/<slug:key>/exemplars/preview/", workbench_changes.preview, name="policy-preview"),
     path("policies/<slug:key>/exemplars/apply/", workbench_changes.apply, name="policy-apply"),
     path("policies/<slug:key>/exemplars/source/", workbench_changes.fit_set, name="policy-fit-set"),
+    path("policies/<slug:key>/metrics/", workbench.metrics, name="policy-metrics"),
+    path("policies/<slug:key>/metrics/figures.json", workbench_metrics.metrics_figures, name="policy-metrics-figures"),
     path("policies/<slug:key>/metrics/", workbench.metrics, name="policy-metrics"),
     path("policies/<slug:key>/metrics/figures.json", workbench_metrics.metrics_figures, name="policy-metrics-figures"),
     path("policies/<slug:key>/versions/", workbench.version_list, name="policy-versions"),

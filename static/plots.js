@@ -39,7 +39,7 @@
     layout.hoverlabel.font = { ...layout.hoverlabel.font, color: colour("--ink") };
     if (!wide && layout.legend) { // a long legend over a narrow plot would leave no room for it
       layout.legend = { ...layout.legend, y: -0.22, yanchor: "top" };
-      layout.margin = { ...layout.margin, t: 8 };
+      layout.margin = { ...layout.margin, t: layout.annotations?.length ? 28 : 8 };
       layout.height += 22 * copy.data.filter((trace) => trace.showlegend !== false).length;
     }
     return copy;

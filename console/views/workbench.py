@@ -54,6 +54,12 @@ def history(request: Request, inventory: Inventory, key: str) -> HttpResponse:
     return page(request, inventory, key, "history")
 
 
+@require_GET
+@require(Role.VIEWER)
+def metrics(request: Request, inventory: Inventory, key: str) -> HttpResponse:
+    return page(request, inventory, key, "metrics")
+
+
 @require_http_methods(["GET", "HEAD", "POST"])
 @require(Role.VIEWER)
 def map_page(request: Request, inventory: Inventory, key: str) -> HttpResponse:

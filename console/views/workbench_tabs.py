@@ -17,8 +17,10 @@ from console.presenters.changes import change_rows
 from console.services import audit_read, fit, workbench
 from console.services import workbench_examples as examples
 from console.services import workbench_versions as versions
+from console.services.witness import witness
 from console.services.workbench import Ground
 from console.services.workbench_map import KINDS, LISTED, NEAREST, Map
+from console.views import workbench_metrics
 from console.views.audit import listed
 
 Context = dict[str, Any]
@@ -103,6 +105,7 @@ def context_of(request: Request, ground: Ground, here: Here) -> Context:
         "ground": ground,
         "artifact": ground.artifact,
         "head": head,
+        "witness": witness(ground.inventory),
         "here": here,
         "tab": here.tab,
         "may_write": request.role.includes(Role.AUTHOR),
@@ -302,5 +305,6 @@ TABS: dict[str, Tab] = {
     "map": Tab("policy-map", _("Map"), "policies/workbench/map.html", _map),
     "exemplars": Tab("policy-exemplars", _("Examples"), "policies/workbench/exemplars.html", _exemplars),
     "versions": Tab("policy-versions", _("Versions"), "policies/workbench/versions.html", _versions),
+    "metrics": Tab("policy-metrics", _("Metrics"), "policies/workbench/metrics.html", workbench_metrics.context),
     "history": Tab("policy-history", _("History"), "policies/workbench/history.html", _history, Role.REVIEWER),
 }

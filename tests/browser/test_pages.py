@@ -41,6 +41,7 @@ def addresses(sample: Sample) -> list[tuple[str, str, str]]:
         ("shown-and-missed", "publisher", f"{policy}/"),
         ("map", "publisher", f"{policy}/map/"),
         ("exemplars", "publisher", f"{policy}/exemplars/"),
+        ("metrics", "publisher", f"{policy}/metrics/"),
         ("versions", "publisher", f"{policy}/versions/"),
         ("diff", "publisher", f"{policy}/versions/1...2/"),
         ("rollback", "publisher", f"{policy}/versions/1/rollback/"),
