@@ -11,7 +11,7 @@ from console.models import Dependency, Exemplar, ExemplarStatus, Message, Pin, P
 from console.services import table
 from console.services.fit import Basis, Draft, metrics_of, precision_of, recall_of
 from console.services.runtime import runtime
-from console.services.table_sample import conversation_vectors
+from console.services.table_sample import Sample, conversation_vectors
 from sq_core import embedding
 from sq_core.bundle import Bundle
 from sq_core.classifier import Classifier, ViewKind
@@ -96,6 +96,7 @@ class Impact:
     cured: bool | None = None
     look_alike: LookAlike | None = None
     makes_version: bool = False
+    sample: Sample | None = None  # where the log is too long to be looked at whole
 
     @property
     def broken_pins(self) -> list[PinResult]:
@@ -125,7 +126,7 @@ def assess(
     Without ``with_texts`` the flips carry state ids and margins only, which is all that an answer's rows need.
     """
     base = ground.base
-    impact = Impact(base_version=base.number if base else None, states=len(ground.states))
+    impact = Impact(base_version=base.number if base else None, states=len(ground.states), sample=ground.states.sample)
     before = _before(ground)
     if base:
         impact.offset_before = base.offset
@@ -391,6 +392,7 @@ def impact_json(impact: Impact) -> dict[str, Any]:
             "started_not_needed": impact.started_not_needed,
             "started_unjudged": impact.started_unjudged,
             "states": impact.states,
+            "sampled": impact.sample is not None,
             "left_out": impact.left_out,
             "by_example": impact.by_example,
             "by_cutoff": impact.by_cutoff,

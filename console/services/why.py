@@ -27,6 +27,7 @@ from console.services import table
 from console.services.artifacts import current_text
 from console.services.errors import NotFound
 from console.services.runtime import ReleaseName, conversation_vectors, exemplar_terms, release_number, runtime
+from console.services.table_sample import page_table
 from sq_core.attribution import Attribution, attribute
 from sq_core.classifier import Polarity
 from sq_core.decision import ExemplarTerm, Outcome
@@ -287,10 +288,12 @@ def _term_rows(terms: Sequence[ExemplarTerm], found: Attribution, query: Any, so
 def prior_of(
     inventory: Inventory, point: OperatingPoint, conversation: Conversation, artifact: Artifact
 ) -> Prior | None:
-    """From the judgements as they are now, of the policy's current text; no other policy enters. None before a fit."""
+    """From the judgements as they are now, of the policy's current text (of a long log the newest of them); no other policy
+    enters. None before a fit.
+    """
     if point.centre is None:
         return None
-    states = table.state_table(inventory, point.centre)
+    states = page_table(inventory, point, [artifact.pk])
     labels = table.labels_of(inventory, states, artifact)
     training = ~states.in_scenarios({conversation.scenario})
     relevant, judged = int((labels.relevant & training).sum()), int((labels.judged & training).sum())

@@ -26,7 +26,7 @@ from console.models import (
 from console.services import artifacts, fit, impact, table
 from console.services.errors import Malformed
 from console.services.inventories import current_point
-from console.services.table_sample import page_table
+from console.services.table_sample import Sample, page_table
 from sq_core.classifier import Classifier, ViewKind
 from sq_core.scoring import Margin, cut_off, margin
 
@@ -63,6 +63,11 @@ class Ground:
             fit_set=self.setting.fit_set,
             states=page_table(self.inventory, self.point, [self.artifact.pk]),
         )
+
+    @property
+    def sample(self) -> Sample | None:
+        """What of a long log is looked at; None where it is all of it."""
+        return self.basis.states.sample if self.basis is not None else None
 
     @property
     def scored(self) -> bool:
