@@ -17,6 +17,7 @@ from console.models import ArtifactText, GoLive, Guideline, Inventory, Mode, Ove
 from console.presenters import labels
 from console.services import evaluate
 from console.services.errors import ServiceError
+from sq_core.evidence.shipped import TEXT_LIMIT
 
 TICKED_UP_TO = 80  # policies: beyond, their keys are typed
 Json = dict[str, Any]
@@ -144,8 +145,8 @@ def _given(values: Mapping[str, Any], names: Sequence[str]) -> Json:
 # ------------------------------------------------------------------------------------------------------- no model is called
 class EvaluateForm(KindForm):
     kind = RunKind.EVALUATE
-    main, more = ("protocol",), ("labels", "encoders")
-    params_of = ("protocol", "labels", "encoders")
+    main, more = ("protocol",), ("labels", "encoders", "plan")
+    params_of = ("protocol", "labels", "encoders", "plan")
 
     protocol = forms.ChoiceField(initial=evaluate.PROTOCOLS[0])
     labels = forms.ChoiceField(
@@ -159,13 +160,20 @@ class EvaluateForm(KindForm):
         help_text=_("One or two, one per line, such as openai:MODEL: compared side by side. Left empty: the own one."),
         widget=forms.Textarea({"rows": 2, "spellcheck": "false"}),
     )
+    plan = forms.CharField(
+        required=False,
+        max_length=TEXT_LIMIT,
+        help_text=_("Measured in place of the table and kept as evidence: the name of a shipped plan, or a plan's text."),
+        widget=forms.Textarea({"rows": 2, "spellcheck": "false"}),
+    )
 
     def prepare(self) -> None:
         choices = [(name, labels.protocol(name)) for name in evaluate.PROTOCOLS]
         self.fields["protocol"].choices = choices  # type: ignore[attr-defined]
 
     def own_params(self) -> Json:
-        found = {name: self.cleaned_data[name] for name in ("protocol", "labels")}
+        plan = self.cleaned_data["plan"]
+        found = {"plan": plan} if plan else {name: self.cleaned_data[name] for name in ("protocol", "labels")}
         encoders = lines(self.cleaned_data["encoders"])
         return found | ({"encoders": list(encoders)} if encoders else {})
 

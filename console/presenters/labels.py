@@ -351,6 +351,7 @@ RUN_OPTIONS: dict[str, Text] = {
     "protocol": _("Table"),
     "labels": _("What counts as needed"),
     "encoders": _("Text readers"),
+    "plan": _("Evidence plan"),
     "target": _("Share to catch"),
     "release": _("Release"),
     "per_call": _("Policies per call"),

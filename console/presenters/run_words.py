@@ -1,5 +1,6 @@
 """Runs in the reader's words: what is in scope, how they are asked to do it, and the state they are in."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -89,6 +90,8 @@ def scope(kind: str, asked: Json, params: Json, *, names: Mapping[str, str] | No
     """One line: "3 policies: …, chats of the last 7 days, what is not reviewed yet"."""
     parts = [part for part in _scope_parts(kind, asked, names or {}) if part]
     match kind:
+        case RunKind.EVALUATE if params.get("plan"):
+            parts = [_("evidence plan %(name)s") % {"name": plan_name(params["plan"])}]
         case RunKind.EVALUATE:
             parts = [protocol(params.get("protocol", "operating-point"))]
             if params.get("labels") == "running-max":
@@ -104,6 +107,15 @@ def scope(kind: str, asked: Json, params: Json, *, names: Mapping[str, str] | No
         case RunKind.MINE if params.get("mode") == "adversarial":
             parts.append(_("what is selected wrongly"))
     return ", ".join(parts)
+
+
+def plan_name(plan: object) -> str:
+    """What an evidence plan is called: a shipped one's name, or what a pasted text names itself."""
+    text = str(plan).strip()
+    if "\n" not in text and "=" not in text:
+        return text[:80]
+    named = re.search(r"""^name\s*=\s*["']([^"'\n]{1,80})""", text, re.MULTILINE)
+    return named[1] if named else _("a pasted one")
 
 
 def _scope_parts(kind: str, asked: Json, names: Mapping[str, str]) -> list[str]:

@@ -289,6 +289,8 @@ def said(value: Any, name: str = "", kind: str = "") -> str:
             return run_words.sample(value)
         case str() if name in ("protocol", "labels", "mode", "rule", "recipe"):
             return labels.protocol(value) if name == "protocol" else labels.run_value(value, kind)
+        case str() if name == "plan":
+            return run_words.plan_name(value)
         case bool():
             return _("yes") if value else _("no")
         case list():

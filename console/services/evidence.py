@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Max
+from django.db.models import BinaryField, Case, Max, When
 
 from console.models import (
     ClaimVerdict,
@@ -30,6 +30,7 @@ from sq_core.evidence.bundle import HEAD, NAMES, Bundle, BundleError, read_bundl
 from sq_core.evidence.verifying import verify
 
 PAGE = 50
+HINT = "Bring the zip that its page gives out, or the folder that run_evidence --to writes, packed."
 NAME_LIMIT = 120
 SMALL = ("inputs", "contract", "comparisons", "costs", "fits")  # the parts that a page draws beside the rows
 Json = Mapping[str, Any]
@@ -37,31 +38,37 @@ Json = Mapping[str, Any]
 
 # -------------------------------------------------------------------------------------------------------------- storing
 def store_bundle(
+    inventory: Inventory, bundle: Bundle, *, by: Actor, origin: EvidenceOrigin, written_at: datetime, run: str = ""
+) -> tuple[Evidence, bool]:
+    """As `store_files`, of a bundle that was measured here."""
+    return store_files(inventory, bundle.files(), by=by, origin=origin, written_at=written_at, run=run)
+
+
+def store_files(
     inventory: Inventory,
-    bundle: Bundle,
+    files: Mapping[str, bytes],
     *,
     by: Actor,
     origin: EvidenceOrigin,
     written_at: datetime,
     run: str = "",
 ) -> tuple[Evidence, bool]:
-    """Keep a bundle; whether it is new. The same bytes are the same evidence, under the time they were first measured.
+    """Keep a bundle's files; whether they are new. The same bytes are the same evidence, under the time of the first.
 
-    Verified whole before anything is written: figures against ranks, verdicts against checks. Raises Invalid.
+    Verified whole before anything is written: digests, figures against ranks, verdicts against checks. Raises Invalid.
     """
-    files = bundle.files()
-    digest = hashlib.sha256(files[HEAD]).hexdigest()
+    digest = hashlib.sha256(files.get(HEAD, b"")).hexdigest()
     known = Evidence.objects.filter(inventory=inventory, digest=digest).first()
     if known is not None:
         return known, False
     try:
-        bundle = read_bundle(files)  # as the files say it: rows and files never differ
+        bundle = read_bundle(files)
         verify(bundle)
     except BundleError as problem:
-        raise Invalid(f"This bundle is not what it says. {problem}.", field="file", hint="Measure it again.") from None
+        raise Invalid(f"This bundle is not what it says: {problem}.", field="file", hint=HINT) from None
     row = _row(inventory, bundle, digest)
     row.origin, row.written_at, row.actor, row.run = origin, written_at, by.name, run
-    packed = {name: gzip.compress(data, mtime=0) for name, data in files.items()}
+    packed = {name: gzip.compress(files[name], compresslevel=6, mtime=0) for name in (HEAD, *NAMES)}
     with transaction.atomic():
         lock_inventory(inventory)
         known = Evidence.objects.filter(inventory=inventory, digest=digest).first()
@@ -70,9 +77,13 @@ def store_bundle(
         row.save(force_insert=True)
         EvidenceFile.objects.bulk_create(
             EvidenceFile(
-                evidence=row, name=name, size=len(data), digest=hashlib.sha256(data).hexdigest(), data=packed[name]
+                evidence=row,
+                name=name,
+                size=len(files[name]),
+                digest=hashlib.sha256(files[name]).hexdigest(),
+                data=data,
             )
-            for name, data in files.items()
+            for name, data in packed.items()
         )
         _parts(row, bundle)
         audit.record(
@@ -193,9 +204,11 @@ def get_evidence(inventory: Inventory, public_id: str) -> Evidence:
 
 
 def read_evidence(evidence: Evidence) -> Read:
-    """In five queries, whatever it holds."""
-    files = list(evidence.files.filter(name__in=[f"{part}.json" for part in SMALL]).only("name", "data", "evidence_id"))
-    parts = {row.name.removesuffix(".json"): json.loads(gzip.decompress(bytes(row.data))) for row in files}
+    """In five queries, whatever it holds; rows.csv and scores.csv stay where they are."""
+    small = [f"{part}.json" for part in SMALL]
+    own = evidence.files.annotate(read=Case(When(name__in=small, then="data"), output_field=BinaryField()))
+    files = list(own.values_list("name", "size", "read"))
+    parts = {name.removesuffix(".json"): json.loads(gzip.decompress(bytes(data))) for name, _, data in files if data}
     later = Evidence.objects.filter(inventory=evidence.inventory_id, name=evidence.name, pk__gt=evidence.pk)
     return Read(
         evidence=evidence,
@@ -203,7 +216,7 @@ def read_evidence(evidence: Evidence) -> Read:
         checks=list(evidence.checks.order_by("position")),
         claims=list(evidence.claims.order_by("position")),
         newer=later.order_by("-pk").first(),
-        size=sum(evidence.files.values_list("size", flat=True)),
+        size=sum(size for _, size, _ in files),
         **parts,
     )
 

@@ -71,16 +71,15 @@ def stored_digests(inventory: Inventory) -> dict[str, dict[int, str]]:
 
     A judgement that says another digest than its turn takes the turn's place, so that the check sees it.
     """
-    found: dict[str, dict[int, str]] = {}
     turns = QueryState.objects.filter(conversation__inventory=inventory)
-    judged = Judgement.objects.filter(state__conversation__inventory=inventory).order_by()
     own = turns.values_list("conversation__external_id", "message_index", "prefix_digest")
-    for conversation, index, digest in own.iterator(chunk_size=2_000):
-        found.setdefault(conversation, {})[index] = digest
+    kept = {(conversation, index): digest for conversation, index, digest in own.iterator(chunk_size=2_000)}
+    judged = Judgement.objects.filter(state__conversation__inventory=inventory).order_by()
     said = judged.values_list("state__conversation__external_id", "visible_upto", "prefix_digest").distinct()
-    for conversation, index, digest in said.iterator(chunk_size=2_000):
-        if found.get(conversation, {}).get(index) != digest:
-            found.setdefault(conversation, {})[index] = digest
+    others = {(c, i): digest for c, i, digest in said.iterator(chunk_size=2_000) if kept.get((c, i)) != digest}
+    found: dict[str, dict[int, str]] = {}
+    for (conversation, index), digest in {**kept, **others}.items():
+        found.setdefault(conversation, {})[index] = digest
     return found
 
 

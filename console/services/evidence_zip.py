@@ -14,7 +14,7 @@ from console.models import Evidence, EvidenceOrigin, Inventory
 from console.services import audit, evidence
 from console.services.actor import Actor
 from console.services.errors import Invalid, TooLarge
-from sq_core.evidence.bundle import HEAD, NAMES, STAMP, BundleError, read_bundle
+from sq_core.evidence.bundle import HEAD, NAMES, STAMP
 
 MEGABYTE = 1024 * 1024
 PACKED_LIMIT = 64 * MEGABYTE
@@ -54,14 +54,7 @@ def import_zip(inventory: Inventory, file: IO[bytes], *, by: Actor) -> tuple[Evi
     """Store the bundle in a zip, whether its files stand in a folder or not; whether it is new. Raises Invalid, TooLarge."""
     files = _files(file)
     written = _time(files.pop(STAMP, b""))
-    try:
-        bundle = read_bundle(files)
-    except BundleError as problem:
-        raise Invalid(f"This zip holds no bundle: {problem}.", field="file", hint=_HINT) from None
-    return evidence.store_bundle(inventory, bundle, by=by, origin=EvidenceOrigin.FILE, written_at=written)
-
-
-_HINT = "Bring the zip that this page gives out, or the folder that run_evidence --to writes, packed."
+    return evidence.store_files(inventory, files, by=by, origin=EvidenceOrigin.FILE, written_at=written)
 
 
 def _files(file: IO[bytes]) -> dict[str, bytes]:
@@ -76,7 +69,7 @@ def _files(file: IO[bytes]) -> dict[str, bytes]:
         with zipfile.ZipFile(file) as packed:
             entries = packed.infolist()
             if len(entries) > ENTRIES:
-                raise Invalid(f"The zip holds {len(entries):,} files.", field="file", hint=_HINT)
+                raise Invalid(f"The zip holds {len(entries):,} files.", field="file", hint=evidence.HINT)
             for entry in entries:
                 name = entry.filename.rpartition("/")[2]
                 if name not in (HEAD, STAMP, *NAMES):
@@ -89,7 +82,7 @@ def _files(file: IO[bytes]) -> dict[str, bytes]:
                 if left < 0:
                     raise TooLarge(f"Unpacked it is larger than {UNPACKED_LIMIT // MEGABYTE} MB.", field="file")
     except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError, OSError):
-        raise Invalid("This is no zip that can be read.", field="file", hint=_HINT) from None
+        raise Invalid("This is no zip that can be read.", field="file", hint=evidence.HINT) from None
     return found
 
 

@@ -19,7 +19,7 @@ from console.models import (
     Run,
     RunKind,
 )
-from console.services import evaluate, evaluation_pages
+from console.services import evaluate, evaluation_pages, evidence_run
 from console.services.actor import Actor, for_run
 from console.services.calibrate import calibrate
 from console.services.errors import Invalid
@@ -66,13 +66,15 @@ class _Whole:
 
 
 class Evaluate(_Whole):
-    """A protocol's table on the inventory's judgements, kept as the run's result."""
+    """A protocol's table on the inventory's judgements, kept as the run's result; with ``plan`` the evidence of that plan."""
 
     kind, role = RunKind.EVALUATE, Role.REVIEWER
 
     def check(self, inventory: Inventory, scope: Json, params: Json) -> Json:
         _only(scope, (), "scope")
-        _only(params, ("protocol", "labels", "encoders", "release"), "params")
+        _only(params, ("protocol", "labels", "encoders", "release", "plan"), "params")
+        if params.get("plan"):
+            return evidence_run.checked(params)
         protocol, labels = params.get("protocol", "operating-point"), params.get("labels", "as-judged")
         if protocol not in evaluate.PROTOCOLS:
             raise Invalid(
@@ -92,6 +94,8 @@ class Evaluate(_Whole):
 
     def perform(self, context: Context, item: Item) -> Outcome:
         params = dict(context.run.params)
+        if "plan" in params:
+            return evidence_run.perform(context, actor_of(context.run))
         if params["protocol"] == evaluate.OVERVIEW:
             return Outcome(value=evaluate.overview(context.inventory, release=params["release"]))
         return Outcome(value=evaluate.evaluate(context.inventory, **params))

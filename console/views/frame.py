@@ -41,6 +41,7 @@ NAVIGATION = (
     Entry("agreement", _("Agreement"), "g a", ("agreement-",)),
     Entry("evaluation", _("Evaluation"), "", ("evaluation-",)),
     Entry("releases", _("Releases"), "", ("release-", "undo"), group=True),
+    Entry("evidence", _("Evidence"), "", ("evidence-",)),
     Entry("runs", _("Runs"), "g r", ("run", "run-", "schedules", "schedule", "schedule-", "costs")),
     Entry("data", _("Data"), "", ("data-",)),
     Entry("audit", _("Audit"), needs=Role.REVIEWER),

@@ -102,6 +102,8 @@ def read_bundle(files: Mapping[str, bytes]) -> Bundle:
         raise BundleError(f"{HEAD} is no head of a bundle")
     if (version := head.get("version")) != BUNDLE_VERSION:
         raise BundleError(f"version {str(version)[:20]}, expected {BUNDLE_VERSION}")
+    if _json(head) != files[HEAD]:  # its digest is the bundle's name: one way of writing it alone
+        raise BundleError(f"{HEAD} is not as it was written")
     name, kept = head.get("name"), head.get("files")
     if not isinstance(kept, dict) or set(kept) != set(NAMES) or not isinstance(name, str):
         raise BundleError(f"{HEAD} names other files than {', '.join(NAMES)}")

@@ -245,7 +245,9 @@ def _difference(plan: EvidencePlan, inputs: SqInputs, measured: SqScores, planne
     named = f"{o['a']} − {o['b']}, {figure} in {world}"
     about = {"a": o["a"], "b": o["b"], "world": world, "figure": figure, "coverage": coverage}
     if found is None:
-        return Check(planned.id, planned.kind, "not run", f"{named}: the target recall is not reached; {covered}", about)
+        return Check(
+            planned.id, planned.kind, "not run", f"{named}: the target recall is not reached; {covered}", about
+        )
     both = about | {"reselect": asdict(found)} | ({"fixed": asdict(fixed)} if fixed else {})
     detail = f"{named}: {found.estimate:+.3f} [{found.low:+.3f}, {found.high:+.3f}] by scenario ({_note(found)})"
     detail += f"; θ not chosen again [{fixed.low:+.3f}, {fixed.high:+.3f}]" if fixed else ""

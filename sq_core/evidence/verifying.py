@@ -127,6 +127,16 @@ def _figures(kind: str, figures: Mapping[str, Any], where: str) -> None:
     """The figures that pages draw: transfer matrices, boundary scorecards, comparisons."""
     if "comparison" in figures:
         _comparison(figures["comparison"], where)
+    _matrix(figures, where)
+    if any(name in figures for name in ("reselect", "fixed")):
+        _swept(figures, where)
+    if kind == "boundary":
+        for name, each in figures.items():
+            for card in _list(_mapping(each, f"{where}.{name}").get("scorecards", []), f"{where}.{name}"):
+                _card(card, f"{where}.{name}")
+
+
+def _matrix(figures: Mapping[str, Any], where: str) -> None:
     for cell in _list(figures.get("matrix", []), f"{where}.matrix"):
         try:
             one = TransferCell(**_mapping(cell, f"{where}.matrix"))
@@ -136,21 +146,20 @@ def _figures(kind: str, figures: Mapping[str, Any], where: str) -> None:
             _share(value, f"{where}.matrix")
         if one.ratio is not None:
             _number(one.ratio, f"{where}.matrix")
-    if any(name in figures for name in ("reselect", "fixed")):
-        for name in ("a", "b", "world", "figure"):
-            _text(figures, name, where)
-        shares = _list(figures.get("coverage"), f"{where}.coverage")
-        if len(shares) != 2:
-            raise BundleError(f"{where}.coverage: expected that of a and of b")
-        for share in shares:
-            _share(share, f"{where}.coverage")
-        for name in ("reselect", "fixed"):
-            if figures.get(name) is not None:
-                _paired(figures[name], where)
-    if kind == "boundary":
-        for name, each in figures.items():
-            for card in _list(_mapping(each, f"{where}.{name}").get("scorecards", []), f"{where}.{name}"):
-                _card(card, f"{where}.{name}")
+
+
+def _swept(figures: Mapping[str, Any], where: str) -> None:
+    """A difference of S&Q: which methods, world and figure, both coverages, its intervals."""
+    for name in ("a", "b", "world", "figure"):
+        _text(figures, name, where)
+    shares = _list(figures.get("coverage"), f"{where}.coverage")
+    if len(shares) != 2:
+        raise BundleError(f"{where}.coverage: expected that of a and of b")
+    for share in shares:
+        _share(share, f"{where}.coverage")
+    for name in ("reselect", "fixed"):
+        if figures.get(name) is not None:
+            _paired(figures[name], where)
 
 
 def _verdicts(bundle: Bundle, checks: Sequence[Check]) -> None:
