@@ -1,7 +1,8 @@
 """The judged log as arrays: read once per process, mined for one artifact after the other."""
 
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 import numpy as np
@@ -17,6 +18,7 @@ from console.models import (
     Judgement,
     Origin,
     Run,
+    RunItem,
     StateView,
 )
 from console.services import fit, table
@@ -29,14 +31,18 @@ from sq_core.conversation import RENDERER_VERSION
 from sq_core.mining_arrays import JudgedTurns
 
 _logs = table.Cache(2)
+SCORES_BYTES = 64 * 2**20  # scores of one pass held at a time
+KEPT_S = 600.0  # a run reads an artifact's labels once, though others judge meanwhile; retried later, again
 
 
 @dataclass(frozen=True, eq=False)
 class Log:
-    """The user turns of an inventory for `sq_core.mining_arrays`, and the vector keys of their texts (sorted, distinct)."""
+    """The user turns of an inventory for `sq_core.mining_arrays`, and the vector keys of their texts (sorted, distinct);
+    ``scores``: what runs have read of it last (`Scores`)."""
 
     turns: JudgedTurns
     keys: NDArray[np.bytes_]
+    scores: table.Cache = field(default_factory=lambda: table.Cache(2))
 
     def codes_of(self, keys: Sequence[str]) -> NDArray[np.intp]:
         """Text codes of those keys that occur in the log."""
@@ -76,21 +82,64 @@ def missing_turns(inventory: Inventory, conversations: NDArray[np.int64], turns:
     return missing
 
 
-def scores_of(states: table.StateTable, artifact: int, judge: Judge) -> NDArray[np.int8]:
-    """Scores (S,) of one judge version for the artifact's current text: its newest prompt's; 0 = not judged."""
-    scores = np.zeros(len(states), dtype=np.int8)
-    rows = Judgement.objects.filter(
-        artifact_text__in=ArtifactText.objects.as_now().filter(artifact=artifact), judge=judge
-    )
-    newest = rows.order_by("-id").values_list("prompt_version", flat=True).first()
-    if newest is None:
-        return scores
-    read = rows.filter(prompt_version=newest).order_by("id").values_list("state_id", "score")
-    for state, score in read.iterator(chunk_size=5_000):
-        position = states.positions.get(state)
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """Scores (S,) by artifact id, as one run read them: at that label revision, ``at`` by `time.monotonic`."""
+
+    of: dict[int, NDArray[np.int8]]
+    revision: int
+    at: float
+
+
+def scores_of(run: Run, log: Log, states: table.StateTable, artifact: int, judge: Judge, revision: int) -> Scores:
+    """Scores of one judge version for the current texts of this artifact and others of the run: of each its newest prompt's.
+
+    Judgements lie turn by turn, so those of one artifact are spread over all of them: many artifacts are read in one pass
+    and kept while the run works on them. ``revision`` is the inventory's label revision.
+    """
+    group = _group_of(run, artifact, len(states))
+
+    def read(held: Scores | None) -> Scores:
+        if held is not None and (held.revision == revision or time.monotonic() - held.at < KEPT_S):
+            return held
+        return Scores(read_scores(states, group, judge), revision, time.monotonic())
+
+    return log.scores.renew((run.pk, judge.pk, group), read)
+
+
+def _group_of(run: Run, artifact: int, states: int) -> tuple[int, ...]:
+    """The artifacts that are read together with this one: neighbours in the run's plan, as many as `SCORES_BYTES` holds."""
+    size = max(1, SCORES_BYTES // max(1, states))
+    rows = RunItem.objects.filter(run=run)
+    position = rows.values_list("position", flat=True).get(key=Artifact.objects.only("key").get(pk=artifact).key)
+    first = position - position % size
+    payloads = rows.filter(position__gte=first, position__lt=first + size).values_list("payload", flat=True)
+    return tuple(sorted({payload["artifact"] for payload in payloads}))
+
+
+def read_scores(states: table.StateTable, artifacts: Sequence[int], judge: Judge) -> dict[int, NDArray[np.int8]]:
+    """Scores (S,) for each of the artifacts in one pass over the judge's judgements; what was said last counts."""
+    texts = dict(ArtifactText.objects.as_now().filter(artifact__in=artifacts).values_list("pk", "artifact_id"))
+    held: dict[int, dict[str, bytearray]] = {artifact: {} for artifact in artifacts}
+    newest: dict[int, str] = {}
+    place = states.positions.get
+    rows = Judgement.objects.filter(artifact_text__in=list(texts), judge=judge).order_by("pk")
+    for text, state, prompt, score in rows.values_list(
+        "artifact_text_id", "state_id", "prompt_version", "score"
+    ).iterator(chunk_size=5_000):
+        artifact = texts[text]
+        newest[artifact] = prompt
+        mine = held[artifact].get(prompt)
+        if mine is None:
+            mine = held[artifact][prompt] = bytearray(len(states))
+        position = place(state)
         if position is not None:
-            scores[position] = score
-    return scores
+            mine[position] = score
+    none = bytearray(len(states))
+    return {
+        artifact: np.frombuffer(by_prompt.get(newest.get(artifact, ""), none), dtype=np.int8)
+        for artifact, by_prompt in held.items()
+    }
 
 
 def open_conversations(run: Run) -> NDArray[np.int64]:
@@ -121,7 +170,8 @@ class Ground:
 
     def scores(self, artifact: Artifact) -> NDArray[np.int8]:
         """(S,) the judge's scores for the artifact; 0 where it has not judged, or where the scope does not reach."""
-        scores = scores_of(self.states, artifact.pk, self.judge)
+        revision = self.inventory.label_revision
+        scores = scores_of(self.run, self.log, self.states, artifact.pk, self.judge, revision).of[artifact.pk]
         inside = self.inside
         if self.scope.sample or self.scope.but_not:
             target = next(t for t in self.scope.targets if t.artifact == artifact.pk)

@@ -267,6 +267,56 @@ def test_scores_of_another_prompt_are_another_judge(world: make.World) -> None:
     assert "1 turns to judge" in result["words"]
 
 
+def test_a_run_reads_the_judgements_of_all_its_artifacts_in_one_pass(
+    world: make.World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passes: list[tuple[int, ...]] = []
+    real = mine_log.read_scores
+
+    def read(states: Any, group: Any, judge: Judge) -> Any:
+        if not passes:  # others judge meanwhile
+            make.judge(world.inventory, "talk-5", 0, {"change-order": 1}, name="human:ana")
+        passes.append(group)
+        return real(states, group, judge)
+
+    monkeypatch.setattr(mine_log, "read_scores", read)
+    first = mined(world)
+    keys = {world.cancel.pk, world.change.pk, world.refund.pk}
+    assert [set(group) for group in passes] == [keys]
+    monkeypatch.setattr(mine_log, "SCORES_BYTES", 1)
+    second = mined(world)
+    assert [set(group) for group in passes[1:]] == [{world.cancel.pk}, {world.change.pk}, {world.refund.pk}]
+    for artifact in (world.cancel, world.change, world.refund):
+        a, b = item(first, artifact), item(second, artifact)
+        assert (a["numbers"]["mined"], a["numbers"]["missing"]) == (b["numbers"]["mined"], b["numbers"]["missing"])
+
+
+def test_scores_are_those_of_the_newest_prompt_and_the_last_row(world: make.World) -> None:
+    inventory = fresh_inventory(world.inventory.pk)
+    assert inventory.judge is not None
+    centre = inventories.current_point(inventory).centre
+    assert centre is not None
+    states = table.state_table(inventory, centre)
+    changed = Judgement.objects.filter(artifact_text__artifact=world.cancel, judge=inventory.judge).latest("pk")
+    again = Judgement.objects.create(
+        state=changed.state, artifact_text=changed.artifact_text, judge=inventory.judge, repeat=1, score=2,
+        visible_upto=changed.visible_upto, prefix_digest=changed.prefix_digest,
+    )  # fmt: skip
+    lone = make.artifact(world.inventory, "lamp-care")
+    found = mine_log.read_scores(states, [world.cancel.pk, world.refund.pk, lone.pk], inventory.judge)
+    for artifact in (world.cancel, world.refund):
+        rows = Judgement.objects.filter(artifact_text__artifact=artifact, judge=inventory.judge).order_by("pk")
+        expected = np.zeros(len(states), dtype=np.int8)
+        for row in rows:
+            expected[states.positions[row.state_id]] = row.score
+        assert found[artifact.pk].tolist() == expected.tolist()
+    assert found[world.cancel.pk][states.positions[again.state_id]] == 2
+    assert not found[lone.pk].any()
+    Judgement.objects.filter(pk=again.pk).update(prompt_version="2")
+    newest = mine_log.read_scores(states, [world.cancel.pk], inventory.judge)[world.cancel.pk]
+    assert (int((newest > 0).sum()), int(newest[states.positions[again.state_id]])) == (1, 2)
+
+
 def test_open_conversations_are_for_the_running_rule(world: make.World) -> None:
     Discovery.objects.create(
         inventory=world.inventory, state=world.state("talk-1", 1), conversation="talk-1", user_turn=1, release=1, theta=0.0,
