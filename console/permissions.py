@@ -81,6 +81,8 @@ def actor_of(request: HttpRequest) -> Actor:
     """Who acts, under the key of the form that was sent (`claim`), if it has one."""
     held: Claim | None = getattr(request, "claim", None)
     actor = person(cast("User", request.user), getattr(request, "request_id", ""))
+    role: Role | None = getattr(request, "role", None)
+    actor = replace(actor, overrides=role is not None and role.includes(Role.PUBLISHER))
     return replace(actor, claim=held.record.pk) if held else actor
 
 

@@ -161,6 +161,11 @@ CELERY_BEAT_SCHEDULE = {
     "heartbeat": {"task": "console.heartbeat", "schedule": 15.0, "options": {"expires": 14}},
     "coordinate": {"task": "console.coordinate", "schedule": 10.0, "options": {"expires": 9}},
     "erase-uploads": {"task": "console.erase_uploads", "schedule": 3_600.0, "options": {"expires": 3_500}},
+    "erase-conversations": {
+        "task": "console.erase_conversations",
+        "schedule": 3_600.0,
+        "options": {"expires": 3_500},
+    },
 }
 
 LOGGING = {

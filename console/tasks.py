@@ -10,7 +10,7 @@ from kombu.exceptions import OperationalError as BrokerError
 
 from console.celery import app
 from console.models import EncoderMigration, Inventory, Run
-from console.services import embed, embed_turns, heartbeat, run_coordinator, run_work, schedules, uploads
+from console.services import embed, embed_turns, erasure, heartbeat, run_coordinator, run_work, schedules, uploads
 from console.services import migrate as migrations
 from console.services.errors import Unavailable
 
@@ -127,6 +127,12 @@ def wake_migration(migration_id: int) -> None:
         migrate.apply_async((migration_id,), expires=600, retry=False)
     except (BrokerError, OSError) as error:
         log.warning("migration %s waits, the broker is away: %s", migration_id, error)
+
+
+@app.task(name="console.erase_conversations", autoretry_for=(OperationalError,), max_retries=2, time_limit=1_800)
+def erase_conversations() -> int:
+    """Erase the conversations that are older than their inventory keeps them."""
+    return erasure.erase_due()
 
 
 @app.task(name="console.heartbeat", autoretry_for=(OperationalError,), max_retries=2, time_limit=30)

@@ -9,16 +9,12 @@ from ninja.security import HttpBearer
 from console.models import ApiToken, Inventory, Role
 from console.services import accounts
 from console.services.actor import Actor
-from console.services.errors import NotFound, ServiceError
+from console.services.errors import Forbidden, NotFound, ServiceError
 from console.services.idempotency import Claim
 
 
 class Unauthenticated(ServiceError):
     status, code = 401, "unauthenticated"
-
-
-class Forbidden(ServiceError):
-    status, code = 403, "forbidden"
 
 
 @dataclass(frozen=True)
@@ -78,7 +74,9 @@ class BearerToken(HttpBearer):
                 "The token is unknown, expired or revoked.", hint="Mint another one, or ask an admin."
             )
         accounts.touch_token(found)
-        request.caller = caller = Caller(found, Actor(name=f"token:{found.name}", request_id=request.request_id))
+        overrides = Role(found.role).includes(Role.PUBLISHER)
+        actor = Actor(name=f"token:{found.name}", request_id=request.request_id, overrides=overrides)
+        request.caller = caller = Caller(found, actor)
         slug = request.resolver_match.kwargs.get("inv")
         if slug is not None:
             inventory = Inventory.objects.filter(slug=slug).first()

@@ -4,7 +4,7 @@ from django.db import models
 
 
 class AuditEvent(models.Model):
-    """No foreign keys; a database trigger refuses changes."""
+    """No foreign keys; a database trigger refuses changes, but for texts taken out of both sides by an erasure."""
 
     at = models.DateTimeField(auto_now_add=True, db_index=True)
     inventory = models.CharField(max_length=64, blank=True, db_index=True)  # the slug
@@ -18,9 +18,14 @@ class AuditEvent(models.Model):
     reason = models.TextField(blank=True)
     request_id = models.CharField(max_length=64, blank=True)
     release = models.PositiveIntegerField(null=True)
+    erased_at = models.DateTimeField(null=True)  # when texts of an erased conversation were last taken out of it
 
     class Meta:
-        indexes = [models.Index(fields=["inventory", "-id"]), models.Index(fields=["object_type", "object_id"])]
+        indexes = [
+            models.Index(fields=["inventory", "-id"]),
+            models.Index(fields=["object_type", "object_id"]),
+            models.Index(fields=["inventory", "label", "-id"], name="auditevent_label"),
+        ]
 
 
 class Heartbeat(models.Model):

@@ -26,6 +26,7 @@ class Conversation(models.Model):
     replaced_characters = models.PositiveIntegerField(default=0)  # NUL and lone surrogates that became U+FFFD
     addresses_judge = models.BooleanField(default=False)  # a message speaks to the judge: flagged, never obeyed
     created_at = models.DateTimeField(auto_now_add=True)
+    erased_at = models.DateTimeField(null=True)  # a tombstone: its id and this alone are left
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["inventory", "external_id"], name="conversation_external_id")]

@@ -41,6 +41,8 @@ class Inventory(models.Model):
     judge = models.ForeignKey(
         "Judge", null=True, on_delete=models.PROTECT, related_name="+"
     )  # whose scores the metrics read
+    override_needed = models.BooleanField(default=False)  # a change that breaks a pin or the target takes a publisher
+    keep_days = models.PositiveIntegerField(null=True)  # conversations older than this are erased; null = never
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
@@ -51,6 +53,9 @@ class Inventory(models.Model):
                 condition=Q(target_recall__gt=0) & Q(target_recall__lte=1), name="inventory_target_recall"
             ),
             models.CheckConstraint(condition=Q(inverse_penalty__gt=0), name="inventory_inverse_penalty"),
+            models.CheckConstraint(
+                condition=Q(keep_days__isnull=True) | Q(keep_days__gte=1), name="inventory_keep_days"
+            ),
             models.CheckConstraint(condition=Q(live_release__lte=models.F("release")), name="inventory_live_not_ahead"),
         ]
 

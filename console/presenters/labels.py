@@ -242,6 +242,7 @@ ACTIONS: dict[str, Text | Label] = {
     "upload.erase": _("Erased an uploaded file"),
     "data.export": _("Took data out"),
     "audit.export": _("Took the audit out"),
+    "conversation.erase": _("Erased a conversation"),
     "review.create": _("Made a queue"),
     "review.flag": _("Flagged an item of a queue"),
     "review.put_back": _("Put an item back into its queue"),

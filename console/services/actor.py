@@ -11,6 +11,7 @@ RUN_REQUEST = "run:"  # what a run's writes have in place of a request's id, bef
 class Actor:
     """``name`` is what audit rows keep ("" = the system, "token:NAME" for an agent); ``user`` is null for tokens and runs.
 
+    ``overrides``: may do what an inventory leaves to publishers (`Inventory.override_needed`); callers know the role.
     ``claim`` is the row of the Idempotency-Key it acts under, so that the write itself marks it (`idempotency.wrote`).
     """
 
@@ -18,6 +19,7 @@ class Actor:
     user: User | None = None
     request_id: str = ""
     claim: int | None = None
+    overrides: bool = True
 
     @property
     def is_person(self) -> bool:

@@ -72,7 +72,7 @@ def wanted(inventory: Inventory, *, q: str = "", f: Sequence[str] = (), sort: st
 
 def matching(inventory: Inventory, asks: Wanted) -> QuerySet[Conversation]:
     """In no order."""
-    rows = Conversation.objects.filter(inventory=inventory)
+    rows = Conversation.objects.filter(inventory=inventory, erased_at__isnull=True)
     if asks.q:
         rows = rows.filter(search.matching(asks.q))
     return rows.filter(asks.asked.q()) if asks.asked else rows

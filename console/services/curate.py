@@ -24,7 +24,7 @@ from console.models import (
 )
 from console.services import embed, fit, impact
 from console.services.actor import SYSTEM, Actor
-from console.services.errors import Conflict, Invalid
+from console.services.errors import Conflict, Forbidden, Invalid
 from console.services.fit import Basis, Draft
 from console.services.impact import Impact
 from console.services.inventories import current_point
@@ -299,12 +299,20 @@ def _apply(
             ready = _prepared(artifact, make, by, check, known=ready.known)
         if ready.plan.setting.status == Status.ARCHIVED:
             raise Conflict(f"{artifact.key} is archived.", hint="Restore it first.")
-        if ready.effect.needs_reason(locked.target_recall) and not reason.strip() and action != "undo":
-            what = "a pin breaks" if ready.effect.broken_pins else "recall falls under the target"
-            raise Invalid(f"Say why: {what}.", field="reason", hint="The reason is kept with the version.")
+        if ready.effect.needs_reason(locked.target_recall) and action != "undo":
+            _check_alarming(ready.effect, locked, by, reason)
         summary = f"{artifact.key}: {action.replace('_', ' ')}"
         with revision(artifact.inventory, by=by, summary=summary, reason=reason, locked=locked) as step:
             return _write(ready, step, pin_vectors, action=action, reverts=reverts)
+
+
+def _check_alarming(effect: Impact, inventory: Inventory, by: Actor, reason: str) -> None:
+    """Of a change that breaks a pin or the target: a reason, and a publisher where the inventory asks for one."""
+    what = "a pin breaks" if effect.broken_pins else "recall falls under the target"
+    if inventory.override_needed and not by.overrides:
+        raise Forbidden(f"This takes a publisher here: {what}.", hint="Ask one, or find another example.")
+    if not reason.strip():
+        raise Invalid(f"Say why: {what}.", field="reason", hint="The reason is kept with the version.")
 
 
 @contextmanager

@@ -106,7 +106,7 @@ def note(found: Source, kind: str, form: str, *, by: Actor) -> None:
 
 def counts(found: Source) -> dict[str, int]:
     """How many policies and examples are in use, and how many conversations and scores there are, for a page."""
-    conversations = Conversation.objects.filter(inventory=found.inventory)
+    conversations = Conversation.objects.filter(inventory=found.inventory, erased_at=None)
     judgements = Judgement.objects.filter(judge__inventory=found.inventory)
     return {
         "policies": _texts(found).filter(artifact__in=_active(found)).count(),
@@ -212,7 +212,7 @@ def _time(at: Any) -> str | None:
 def _pieces(found: Source) -> Iterator[list[Conversation]]:
     """In the order they came, so many at a time that their messages can be held."""
     last = 0
-    rows = Conversation.objects.filter(inventory=found.inventory, pk__lte=found.upto).order_by("pk")
+    rows = Conversation.objects.filter(inventory=found.inventory, pk__lte=found.upto, erased_at=None).order_by("pk")
     while piece := list(rows.filter(pk__gt=last)[:200]):
         batch: list[Conversation] = []
         size = 0

@@ -178,6 +178,10 @@ def _create(inventory: Inventory, fresh: Sequence[_Read], report: Report) -> lis
 def _may_grow(conversation: Conversation, read: _Read, report: Report) -> bool:
     """Whether the file's messages continue the stored ones; a duplicate or another content is reported."""
     stored, given = conversation.message_count, len(read.digests)
+    if conversation.erased_at is not None:
+        what = f"Conversation {conversation.external_id} was erased on {conversation.erased_at:%Y-%m-%d}."
+        report.reject(read.error("id", what, "It does not come in again; a new chat has an id of its own."))
+        return False
     if given > stored and (stored == 0 or read.digests[stored - 1] == conversation.digest):
         return True
     digests = read.digests

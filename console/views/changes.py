@@ -78,7 +78,13 @@ def _strip_context(request: Request, ground: Ground, change: Change) -> dict[str
     text = next(iter(exemplars.values())).get("text", "") if len(exemplars) == 1 else ""
     url = reverse("undo", args=[request.inventory.slug, change.public_id])
     found = common(request, ground, effect, apply_url=url, hidden={})
-    return found | {"title": _title(request, change), "text": text, "verb": _("Undo"), "reason_needed": False}
+    return found | {
+        "title": _title(request, change),
+        "text": text,
+        "verb": _("Undo"),
+        "reason_needed": False,
+        "override_refused": False,
+    }
 
 
 def _title(request: Request, change: Change) -> str:

@@ -45,7 +45,7 @@ NAVIGATION = (
     Entry("runs", _("Runs"), "g r", ("run", "run-", "schedules", "schedule", "schedule-", "costs")),
     Entry("data", _("Data"), "", ("data-",)),
     Entry("audit", _("Audit"), needs=Role.REVIEWER),
-    Entry("settings-models", _("Settings"), "", ("settings-",), needs=Role.ADMIN),
+    Entry("settings-general", _("Settings"), "", ("settings-",), needs=Role.ADMIN),
 )
 
 # The `?` sheet. Page-specific keys are on their buttons (data-key) and come after these.
@@ -83,8 +83,15 @@ OWN_KEYS = (
     ("m", _("Note")),
     ("z", _("My last answers")),
     ("f", _("Flag")),
-    ("h", _("History")),
     (">", _("To the end of the queue")),
+    ("h", _("History")),
+    ("t", _("Move to the other side")),
+    ("e", _("Edit")),
+    ("v", _("What will change")),
+    ("d", _("Compare")),
+    ("l", _("Lasso on the map")),
+    ("b", _("Box on the map")),
+    ("0", _("The whole map")),
 )
 
 

@@ -17,6 +17,7 @@ from console.services.errors import Invalid, ServiceError, Unavailable
 from console.services.inventories import current_point
 from console.services.served import served_until
 from console.views.frame import say, whole
+from console.views.settings_frame import tabs
 
 MOST_TEXT = 500
 
@@ -43,6 +44,7 @@ def migrations(request: Request, inventory: Inventory) -> HttpResponse:
     except ServiceError as error:
         context["error"], status = error, error.status
     context |= {
+        "tabs": tabs(request, "settings-migrations"),
         "point": current_point(inventory),
         "rows": [shown.line(row) for row in _rows(inventory)],
         "texts_now": migrate.texts_now(inventory),

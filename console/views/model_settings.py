@@ -15,6 +15,7 @@ from console.presenters import labels
 from console.services import model_trial, models_setting
 from console.services.errors import Invalid
 from console.views.frame import say
+from console.views.settings_frame import tabs
 
 LISTED = 20
 
@@ -97,6 +98,7 @@ def _page(
         )
     now = models_setting.guideline(inventory)
     context = {
+        "tabs": tabs(request, "settings-models"),
         "roles": roles,
         "guideline": now,
         "guidelines": Guideline.objects.filter(inventory=inventory).order_by("-number")[:LISTED],

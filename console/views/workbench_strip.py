@@ -9,6 +9,7 @@ from django.http import HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
 
+from console.models import Role
 from console.permissions import Request, actor_of, wants_part
 from console.services import curate, workbench
 from console.services.errors import Invalid, ServiceError
@@ -92,6 +93,7 @@ def common(
         "apply_url": apply_url,
         "hidden": {**hidden, "slot": slot_of(request), "key": request.POST.get("key") or str(uuid.uuid4())},
         "reason_needed": needed or always_reason,
+        "override_refused": needed and request.inventory.override_needed and not request.role.includes(Role.PUBLISHER),
         "keeps": here_from(next_url, request.inventory, ground.artifact.key).tab == "shown",
         **listed(effect),
     }

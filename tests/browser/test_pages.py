@@ -79,6 +79,12 @@ def addresses(sample: Sample) -> list[tuple[str, str, str]]:
         ("data-report", "publisher", f"{home}/runs/{Run.objects.get(kind='import').public_id}/"),
         ("data-export", "publisher", f"{home}/data/export/"),
         ("data-freeze", "publisher", f"{home}/data/freeze/?release=2"),
+        ("settings", "admin", f"{home}/settings/general/"),
+        ("settings-members", "admin", f"{home}/settings/members/"),
+        ("settings-tokens", "admin", f"{home}/settings/tokens/"),
+        ("settings-models", "admin", f"{home}/settings/models/"),
+        ("settings-retention", "admin", f"{home}/settings/retention/"),
+        ("conversation-erase", "admin", f"{talk}/erase/"),
         ("audit", "publisher", f"{home}/audit/?f=policy:is:{KEY}&f=or.actor:is:ada&f=colour:is:red"),
         ("audit-none", "publisher", f"{home}/audit/?actor=nobody"),
         ("policy-history", "publisher", f"{policy}/history/"),
@@ -180,7 +186,10 @@ def test_every_page_is_sound(
     lived_in(sample)
     height = 800 if width > 600 else 740
     options: dict[str, Any] = {"viewport": {"width": width, "height": height}, "color_scheme": theme}
-    pages = {role: page_of(sample.by_role[role] if role else None, **options) for role in ("", "viewer", "publisher")}
+    pages = {
+        role: page_of(sample.by_role[role] if role else None, **options)
+        for role in ("", "viewer", "publisher", "admin")
+    }
     wrong: list[str] = []
     for name, role, address in addresses(sample):
         page = pages[role]

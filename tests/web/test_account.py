@@ -183,14 +183,14 @@ def profile(**changes: str) -> dict[str, str]:
 
 def test_zone_words_and_keys_are_kept(world: make.World, signed_in: Any) -> None:
     client = signed_in(world.author)
-    answer = client.post("/profile/", profile(time_zone="Europe/Lisbon", technical_terms="on", key_2="b"))
+    answer = client.post("/profile/", profile(time_zone="Europe/Lisbon", technical_terms="on", key_2="q"))
     assert answer.status_code == 302, answer.content.decode()
     world.author.refresh_from_db()
     assert (world.author.time_zone, world.author.technical_terms) == ("Europe/Lisbon", True)
-    assert world.author.key_map == {"j": "b"}
+    assert world.author.key_map == {"j": "q"}
     page = client.get("/profile/").content.decode()
     assert "Saved." in page
-    assert 'data-key-map="{&quot;j&quot;: &quot;b&quot;}"' in page
+    assert 'data-key-map="{&quot;j&quot;: &quot;q&quot;}"' in page
     event = AuditEvent.objects.get(action="user.profile")
     assert event.before == {"time_zone": "UTC", "technical_terms": False, "key_map": {}}
 

@@ -144,11 +144,11 @@ def setting(**more: str) -> dict[str, str]:
 def test_only_admins_see_the_models(world: make.World, signed_in: Any) -> None:
     for person in (world.viewer, world.author, world.publisher):
         assert signed_in(person).get(MODELS).status_code == 403
-        assert 'href="/i/tiny/settings/models/"' not in text(signed_in(person).get("/i/tiny/runs/"))
+        assert 'href="/i/tiny/settings/general/"' not in text(signed_in(person).get("/i/tiny/runs/"))
     page = text(signed_in(world.admin).get(MODELS))
     assert page.count("None is set yet") == 2
     assert 'aria-current="page"' in page
-    assert 'href="/i/tiny/settings/models/"' in text(signed_in(world.admin).get("/i/tiny/runs/"))
+    assert 'href="/i/tiny/settings/general/"' in text(signed_in(world.admin).get("/i/tiny/runs/"))
 
 
 def test_a_setting_is_saved_without_a_key(world: make.World, signed_in: Any, monkeypatch: pytest.MonkeyPatch) -> None:
