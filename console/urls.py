@@ -27,6 +27,7 @@ from console.views import (
     labels,
     migration,
     model_settings,
+    neighbours,
     playground,
     policies,
     prefix,
@@ -98,6 +99,10 @@ inventory: list[URLPattern | URLResolver] = [
     # -- agreement
     path("agreement/", agreement.agreement, name="agreement"),
     path("agreement/decide/", agreement.decide, name="agreement-decide"),
+    # -- neighbours
+    path("neighbours/", neighbours.neighbours, name="neighbours"),
+    path("neighbours/figures.json", neighbours.neighbours_figures, name="neighbours-figures"),
+    path("neighbours/<slug:a>...<slug:b>/", neighbours.neighbours_pair, name="neighbours-pair"),
     # -- evaluation
     path("evaluation/", evaluation.evaluations, name="evaluation"),
     path("evaluation/<slug:run>/", evaluation.evaluation, name="evaluation-one"),

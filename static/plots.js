@@ -13,11 +13,6 @@
   function themed(figure, wide) {
     const copy = structuredClone(figure);
     for (const trace of copy.data) {
-      if (trace.type === "heatmap") {
-        trace.colorscale = trace.meta.scale.map(([at, name]) => [at, colour(name)]);
-        if (trace.colorbar) trace.colorbar.tickfont = { color: colour("--ink-2") };
-        continue;
-      }
       const own = colour(trace.meta?.colour ?? "--ink");
       const open = /open|thin/.test(trace.marker?.symbol ?? "");
       if (trace.marker) trace.marker.color = own;

@@ -34,6 +34,7 @@ class Entry:
 NAVIGATION = (
     Entry("home", _("Home")),
     Entry("policies", _("Policies"), "g p", ("policy", "policy-")),
+    Entry("neighbours", _("Neighbours"), "", ("neighbours-",)),
     Entry("conversations", _("Conversations"), "g c", ("conversation", "similar", "saved-views", "why")),
     Entry("playground", _("Playground")),
     Entry("review", _("Review"), "g j", ("review-",), group=True),

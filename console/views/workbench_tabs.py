@@ -24,6 +24,7 @@ from console.views import workbench_metrics
 from console.views.audit import listed
 
 Context = dict[str, Any]
+LEADS_BACK = {"conversation", "why", "candidates", "neighbours-pair"}  # pages that a decision taken there returns to
 
 
 @dataclass
@@ -66,15 +67,15 @@ def here_of(request: Request, tab: str) -> Here:
 
 
 def elsewhere(address: str, inventory: Inventory) -> str:
-    """The address, when it is a conversation's, a Why page or the candidates of this inventory: a decision taken there
-    leads back there.
+    """The address, when it is a conversation's, a Why page, the candidates or two neighbours of this inventory: a decision
+    taken there leads back there.
     """
     try:
         parts = urlsplit(address)
         match = resolve(parts.path)
     except (ValueError, Resolver404):  # no address at all ("http://["), or none of ours
         return ""
-    ours = match.url_name in {"conversation", "why", "candidates"} and match.kwargs.get("inv") == inventory.slug
+    ours = match.url_name in LEADS_BACK and match.kwargs.get("inv") == inventory.slug
     return parts._replace(scheme="", netloc="").geturl() if ours else ""
 
 

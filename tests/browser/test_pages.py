@@ -50,6 +50,8 @@ def addresses(sample: Sample) -> list[tuple[str, str, str]]:
         ("candidates", "publisher", f"{home}/candidates/?policy={KEY}"),
         ("candidates-seen", "viewer", f"{home}/candidates/"),
         ("candidates-none", "publisher", f"{home}/candidates/?source=generated"),
+        ("neighbours", "publisher", f"{home}/neighbours/"),
+        ("neighbours-pair", "publisher", f"{home}/neighbours/{KEY}...cancel-flight/"),
         ("conversations", "publisher", f"{home}/conversations/"),
         ("conversation", "publisher", f"{talk}/?t=2&p={KEY}"),
         ("why", "publisher", f"{talk}/turns/0/why/{KEY}/"),
