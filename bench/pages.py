@@ -22,8 +22,8 @@ for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
 
 WARM = 7
-TABS = ("", "map", "map-points", "exemplars", "versions", "neighbours", "metrics", "history", "evaluation")
-SETTINGS = ("models", "guideline", "members", "encoder", "general")
+TABS = ("", "map", "map-points", "exemplars", "versions", "neighbours", "metrics", "history")
+SETTINGS = ("general", "members", "tokens", "retention", "models", "migrations")
 MOST_MS, MOST_QUERIES, MOST_RATIO = 150.0, 12, 1.5
 
 
@@ -103,8 +103,8 @@ class Pages:
         self.add("policies", "policies")
         self.add("policies: search", "policies", query="?q=made-up+policy+17")
         self.add("policy: new", "policy-new")
-        self.add("evaluation", "evaluation")
-        self.add("neighbours", "neighbours")
+        for name in ("evaluation", "evidence", "neighbours"):
+            self.add(name, name)
         if self.policy and self.last:
             key = self.policy.key
             self.add("policy: edit", "policy-edit", key)
@@ -151,7 +151,7 @@ class Pages:
             self.add("run: items", "run-items", run.public_id)
         if schedule := Schedule.objects.filter(inventory=self.inventory).last():
             self.add("schedule", "schedule", schedule.public_id)
-        for name in ("audit", "notes", "flags", "views", "settings", *(f"settings-{part}" for part in SETTINGS)):
+        for name in ("audit", "saved-views", *(f"settings-{part}" for part in SETTINGS)):
             self.add(name.replace("-", ": "), name)
 
 

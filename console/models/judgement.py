@@ -72,4 +72,8 @@ class Judgement(models.Model):
             models.CheckConstraint(condition=Q(score__gte=1) & Q(score__lte=5), name="judgement_score"),
             models.CheckConstraint(condition=Exact(Length("prefix_digest"), 64), name="judgement_prefix_digest"),
         ]
-        indexes = [models.Index(fields=["artifact_text", "judge", "score"])]
+        indexes = [
+            models.Index(fields=["artifact_text", "judge", "score"]),
+            models.Index(fields=["artifact_text", "-id"], name="judgement_newest_of_text"),
+            models.Index(fields=["judge", "-id"], name="judgement_newest_of_judge"),
+        ]

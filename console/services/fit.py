@@ -548,7 +548,11 @@ class _Refit:
         if {e.polarity for e in rows} != {Polarity.SIGNAL, Polarity.ANTI_SIGNAL} or is_current(ground, rows):
             return None
         try:
-            return draft_version(ground, rows, known=self._vectors)
+            made = draft_version(ground, rows, known=self._vectors)
+            if ground.states.sample is None:
+                return made
+            # Each policy of a long log has a table of its own; nothing that is written needs it.
+            return replace(made, basis=replace(ground, states=table.empty_table()))
         except Conflict:
             if not locked:
                 raise

@@ -26,7 +26,7 @@ from console.models import (
     Polarity,
     Source,
 )
-from console.services import artifacts, audit, curate, fit, inventories, seed_log, seed_talk
+from console.services import artifacts, audit, curate, fit, inventories, seed_log, seed_talk, seed_work
 from console.services.actor import Actor
 from console.services.errors import Invalid
 from console.services.plan import Step
@@ -104,6 +104,7 @@ def seed_large(slug: str, size: Size, *, by: Actor, progress: Progress | None = 
     write_history(inventory, policies[0][0], size.seed, say, by=by)
     for done in seed_log.Decisions(log).write(PIECE):
         say("decisions", done, size.decisions)
+    seed_work.write_work(inventory, size, by=by)
     _analyse()
     with transaction.atomic():
         inventory = inventories.update_inventory(inventory, by=by, name=f"{slug} (made up)")

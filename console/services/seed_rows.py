@@ -47,7 +47,7 @@ def reserve(model: type[models.Model], count: int) -> int:
 class Writer:
     """Rows of one table, given as tuples of ``fields``; every other column has ``constants`` or the model's default."""
 
-    def __init__(self, model: type[models.Model], fields: Sequence[str], **constants: Any) -> None:
+    def __init__(self, model: type[models.Model], fields: Sequence[str], /, **constants: Any) -> None:
         self._model, self._fields, self._constants = model, tuple(fields), constants
         rest = [f for f in model._meta.concrete_fields if f.attname not in fields and not _numbered(f)]
         self._columns = [*(_field(model, name) for name in fields), *rest]

@@ -5,7 +5,7 @@ Each cache key holds the revision numbers that every write to its material bumps
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -198,6 +198,41 @@ def empty_table(dimension: int = 1) -> StateTable:
     """No states at all: for what is scored by vectors of its own."""
     vectors, none = np.empty((0, dimension), dtype=np.float32), np.empty(0, dtype=np.int64)
     return StateTable((), ViewTable(vectors, vectors, none, none, none, none), none, none, none, none, (), none > 0, {})
+
+
+def merged(
+    parts: Sequence[StateTable], key: tuple[Any, ...], sampled: "Callable[[NDArray[np.int64]], Sample]"
+) -> StateTable:
+    """One table of several, which have no conversation in common."""
+    conversation, turn, state_ids, cut = (
+        np.concatenate([getattr(part, name) for part in parts])
+        for name in ("conversation_ids", "user_turns", "state_ids", "cut")
+    )
+    order = np.lexsort((turn, conversation))
+    scenarios = tuple(sorted({name for part in parts for name in part.scenarios}))
+    code = {name: number for number, name in enumerate(scenarios)}
+    codes = [np.array([code[name] for name in part.scenarios], dtype=np.int64)[part.scenario] for part in parts]
+    conversation, turn, state_ids = conversation[order], turn[order], state_ids[order]
+    views = ViewTable(
+        cumulative=np.concatenate([part.views.cumulative for part in parts])[order],
+        turns=np.concatenate([part.views.turns for part in parts])[order],
+        state_conversation=conversation,
+        state_turn=turn,
+        turn_conversation=conversation,
+        turn_index=turn,
+    )
+    return StateTable(
+        key=key,
+        views=views,
+        state_ids=state_ids,
+        conversation_ids=conversation,
+        user_turns=turn,
+        scenario=np.concatenate(codes)[order],
+        scenarios=scenarios,
+        cut=cut[order],
+        positions={int(pk): position for position, pk in enumerate(state_ids)},
+        sample=sampled(state_ids),
+    )
 
 
 def view_rows(inventory: Inventory, centre: Centre) -> "QuerySet[StateView]":

@@ -119,7 +119,7 @@ def page_table(
     def renewed(held: _Held | None) -> _Held:
         if held is not None and (held.whole or held.revision == revision):
             return held
-        made = _build(inventory, centre, key, background, judged, tuple(artifacts))
+        made = _build(inventory, point, centre, key, background, judged, tuple(artifacts))
         whole = all(pk in made.positions for pk in (*background.tolist(), *judged.tolist()))
         return _Held(made, revision, whole)
 
@@ -162,19 +162,25 @@ def _read_judged(inventory: Inventory, texts: Sequence[int]) -> NDArray[Any]:
 
 def _build(
     inventory: Inventory,
+    point: OperatingPoint,
     centre: Centre,
     key: tuple[Any, ...],
     background: NDArray[np.int64],
     judged: NDArray[np.int64],
     artifacts: tuple[int, ...],
 ) -> table.StateTable:
-    conversations = [*_conversations(inventory, background), *_conversations(inventory, judged)]
-    rows = table.view_rows(inventory, centre).filter(state__conversation__in=set(conversations))
-
     def sampled(state_ids: NDArray[np.int64]) -> Sample:
         return Sample(np.isin(state_ids, background), len(judged), artifacts)
 
-    return table.build(rows, centre, key, sampled)
+    def of(conversations: Iterable[int]) -> table.StateTable:
+        rows = table.view_rows(inventory, centre).filter(state__conversation__in=conversations)
+        return table.build(rows, centre, key, sampled)
+
+    if not len(judged):
+        return of(_conversations(inventory, background))
+    common = page_table(inventory, point)  # the same for every policy
+    known = set(common.conversation_ids.tolist())
+    return table.merged([common, of([pk for pk in _conversations(inventory, judged) if pk not in known])], key, sampled)
 
 
 def _conversations(inventory: Inventory, states: NDArray[np.int64]) -> list[int]:
