@@ -8,7 +8,7 @@ from django.utils.translation import gettext_lazy as _
 
 from console.models import Rubric, Source
 from console.presenters import labels
-from console.presenters.data import WHATS
+from console.presenters.data import FORMATS, WHATS
 from console.services.import_file import OPTIONS
 from console.services.upload_text import ENCODINGS
 
@@ -22,7 +22,7 @@ class ImportForm(forms.Form):
     format = forms.ChoiceField(
         label=_("Format"),
         required=False,
-        choices=[("", _("Recognised row by row")), ("jsonl", _("JSON lines")), ("tau", _("Saved runs of τ-bench"))],
+        choices=[("", _("Recognised row by row")), *FORMATS.items()],
     )
     source = forms.ChoiceField(label=_("Where the examples are from"), required=False)
     rubric = forms.ChoiceField(

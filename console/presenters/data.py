@@ -37,6 +37,25 @@ EXPORTS: dict[str, Label] = {
     "conversations": WHATS["conversations"],
     "judgements": WHATS["judgements"],
 }
+# What `sq_core.readers.CONVERSATION_FORMATS` are called.
+FORMATS: dict[str, Any] = {
+    "jsonl": _lazy("JSON lines"),
+    "tau": _lazy("Saved runs of τ-bench"),
+    "openai": _lazy("OpenAI messages or responses"),
+    "anthropic": _lazy("Anthropic messages"),
+    "langfuse": _lazy("Langfuse traces"),
+    "langsmith": _lazy("LangSmith runs"),
+    "sharegpt": _lazy("ShareGPT"),
+    "chatgpt": _lazy("ChatGPT export"),
+    "rasa": _lazy("Rasa trackers or test stories"),
+}
+# Beside those, what a file of policies may be.
+OTHER_FORMATS: dict[str, Any] = {
+    **FORMATS,
+    "parlant": _lazy("Parlant guidelines"),
+    "semantic-router": _lazy("Routes of semantic-router"),
+    "rasa": _lazy("Rasa"),
+}
 OUTCOMES: dict[str, tuple[Any, str]] = {
     "new": (_lazy("new"), "ok"),
     "changed": (_lazy("another text"), "ok"),
@@ -141,6 +160,8 @@ def about(upload: Upload) -> str:
     if (lines := guess.get("lines")) and guess.get("format") == "jsonl":
         words = ngettext("%(n)s line", "%(n)s lines", lines) % {"n": figure(lines)}
         parts.append(words if guess.get("lines_exact", True) else _("more than %(lines)s") % {"lines": words})
+    if (form := guess.get("format")) != "jsonl" and form in OTHER_FORMATS:
+        parts.append(str(OTHER_FORMATS[form]))
     if guess.get("gzip"):
         parts.append(_("packed with gzip"))
     return ", ".join(parts)

@@ -9,21 +9,24 @@ from console.models import Upload
 from console.services import uploads
 from sq_core.readers import RowError
 from sq_core.readers.jsonl import json_rows, parse, text_lines
+from sq_core.readers.yaml_file import is_yaml, yaml_rows
 
 
 def rejected_rows(upload: Upload, *, encoding: str, lines: Collection[int]) -> Iterator[bytes]:
-    """JSON lines. Of a file of lines its own lines, broken ones too; of an array or a saved run the members.
+    """JSON lines. Of a file of lines its own lines, broken ones too; of an array, a saved run or a file of YAML the
+    members.
 
     Raises Invalid where the file is no longer kept.
     """
     wanted = set(lines)
+    name = upload.name.removesuffix(".gz")
     with uploads.plain_file(upload, encoding=encoding) as path:
-        if _is_lines(path):
+        if not is_yaml(name) and _is_lines(path):
             for item in text_lines(path, upload.name):
                 if not isinstance(item, RowError) and item[0] in wanted:
                     yield item[1].strip().encode() + b"\n"
             return
-        for number, value in _members(path, upload.name):
+        for number, value in _members(path, name):
             if number in wanted:
                 yield json.dumps(value, ensure_ascii=False).encode() + b"\n"
 
@@ -42,7 +45,7 @@ def _is_lines(path: Path) -> bool:
 
 
 def _members(path: Path, name: str) -> Iterator[tuple[int, Any]]:
-    for item in json_rows(path, name):
+    for item in yaml_rows(path, name) if is_yaml(name) else json_rows(path, name):
         if isinstance(item, RowError):
             continue
         number, value = item

@@ -32,7 +32,8 @@ def guess(again: Callable[[], Iterator[bytes]], *, name: str, most: int) -> Gues
     """``again`` gives the file's bytes from the start. Raises Invalid for a damaged gzip file, TooLarge for a bomb."""
     text = upload_text.looked_at(again(), most=most)
     data, whole = beginning(upload_text.plain(again(), encoding=text.encoding, most=most))
-    found = recognise(rows_of(head(data, whole=whole, most=LOOKED_AT), LOOKED_AT), name.removesuffix(".gz") or name)
+    plain_name = name.removesuffix(".gz") or name
+    found = recognise(rows_of(head(data, whole=whole, most=LOOKED_AT), LOOKED_AT, plain_name), plain_name)
     return Guess(
         what=found.what or "",
         format=found.format,

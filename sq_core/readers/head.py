@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Literal
 
-from sq_core.readers import tau
+from sq_core.readers.artifacts import artifact_format
+from sq_core.readers.conversations import conversation_format
 from sq_core.readers.jsonl import RowError, json_rows, parse, text_lines
+from sq_core.readers.yaml_file import is_yaml, yaml_rows
 
 What = Literal["artifacts", "exemplars", "conversations", "judgements"]
 _SPACE = " \t\r\n"
@@ -24,7 +26,7 @@ class Recognised:
     """What the rows look like; `what` None = none of ours, then `fields` of the first row say what was found."""
 
     what: What | None
-    format: str  # "jsonl", "tau", "skill"
+    format: str  # "jsonl", one of CONVERSATION_FORMATS, "parlant", "semantic-router", "rasa", "skill"
     fields: tuple[str, ...]
 
 
@@ -67,15 +69,17 @@ def recognise(rows: Iterable[Any], filename: str = "") -> Recognised:
     return Recognised(what, form, fields)
 
 
-def rows_of(source: bytes | list[str], most: int) -> list[Any]:
-    """The first values of `head` that are JSON."""
-    rows = (row[1] for row in json_rows(source, "") if not isinstance(row, RowError))
+def rows_of(source: bytes | list[str], most: int, filename: str = "") -> list[Any]:
+    """The first values of `head` that are JSON; of a file of YAML, by its name, its first entries."""
+    read = yaml_rows(source, filename) if is_yaml(filename) else json_rows(source, "")
+    rows = (row[1] for row in read if not isinstance(row, RowError))
     return list(islice(rows, most))
 
 
 def _kind(row: Mapping[str, Any]) -> tuple[What, str] | None:
-    if tau.is_tau(row):
-        return "conversations", "tau"
+    foreign = conversation_format(row)
+    if foreign != "jsonl":
+        return "conversations", foreign
     if "messages" in row:
         return "conversations", "jsonl"
     if "scores" in row or {"judge", "user_turn"} <= row.keys():
@@ -86,7 +90,8 @@ def _kind(row: Mapping[str, Any]) -> tuple[What, str] | None:
         return "exemplars", "jsonl"
     if isinstance(row.get("text"), str) and row.keys() & {"id", "name", "kind"}:
         return "artifacts", "jsonl"
-    return None
+    known = artifact_format(row)
+    return ("artifacts", known) if known else None
 
 
 # ------------------------------------------------------------------------------------------------------ bytes to lines

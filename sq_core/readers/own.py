@@ -89,24 +89,15 @@ class ExemplarRow:
 
 
 # --------------------------------------------------------------------------------------------------------- the kinds
-def read_policies(source: Source, filename: str = "") -> Iterator[ArtifactText | RowError]:
-    """Lines ``{"id", "name", "text", "kind"?}``; an id given twice in one file is an error in the later row."""
-    filename = filename or name_of(source)
-    seen: dict[str, int] = {}
-
-    def read(row: Mapping[str, Any], line: int) -> Iterator[ArtifactText]:
-        key = key_field(row, "id")
-        if key in seen:
-            raise BadRowError("id", f"{key!r} was given in row {seen[key]} already.", "Give each artifact one row.")
-        kind = row.get("kind", "policy")
-        if kind not in KINDS:
-            raise BadRowError("kind", f"{kind!r:.40} is none of {', '.join(KINDS)}.", "Leave it out for a policy.")
-        text = needed_text(row, "text", "Write what the artifact says.")
-        name = text_field(row, "name", "Write a short name.", needed=False, limit=LIMIT) or key
-        seen[key] = line
-        yield ArtifactText(key, name, text, kind, line=line, replaced=clean_text(f"{row.get('name')}{row['text']}")[1])
-
-    yield from records(json_rows(source, filename), filename, read)
+def artifact_of(row: Mapping[str, Any], line: int) -> ArtifactText:
+    """``{"id", "name", "text", "kind"?}``."""
+    key = key_field(row, "id")
+    kind = row.get("kind", "policy")
+    if kind not in KINDS:
+        raise BadRowError("kind", f"{kind!r:.40} is none of {', '.join(KINDS)}.", "Leave it out for a policy.")
+    text = needed_text(row, "text", "Write what the artifact says.")
+    name = text_field(row, "name", "Write a short name.", needed=False, limit=LIMIT) or key
+    return ArtifactText(key, name, text, kind, line=line, replaced=clean_text(f"{row.get('name')}{row['text']}")[1])
 
 
 def conversation_of(row: Mapping[str, Any], line: int) -> Conversation:

@@ -79,7 +79,6 @@ def test_kinds_are_told_by_their_fields_and_the_majority_decides() -> None:
 
 
 def test_what_is_none_of_ours_says_its_fields() -> None:
-    assert recognise([{"id": "resp_1", "object": "response", "text": {"format": {}}}]).what is None
     found = recognise([{"conversations": [], "tools": ""}])
     assert (found.what, found.fields) == (None, ("conversations", "tools"))
     assert recognise(["text", 1]).fields == ()

@@ -403,7 +403,7 @@ def test_bad_conversations_stop_nothing() -> None:
     found = list(
         read_conversations(
             lines(
-                {"messages": HELLO},
+                {"messages": HELLO, "scenario": "s"},
                 {"id": "a"},
                 {"id": "a", "messages": []},
                 {"id": "a", "messages": [{"role": "user", "content": 1}]},

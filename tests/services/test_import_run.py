@@ -26,7 +26,9 @@ from console.models import (
     UploadPart,
 )
 from console.presenters import runs as runs_shown
+from console.presenters.data import FORMATS
 from console.services import (
+    import_preview,
     import_run,
     ingest,
     ingest_conversations,
@@ -37,6 +39,8 @@ from console.services import (
     uploads,
 )
 from console.services.errors import Invalid, Unavailable
+from console.services.import_rejected import rejected_rows
+from sq_core.readers import CONVERSATION_FORMATS
 from tests.make import World
 
 pytestmark = pytest.mark.django_db
@@ -179,6 +183,52 @@ def test_a_skill_file_is_an_artifact(world: World) -> None:
     run = work(start(world, text.encode(), "artifacts", "SKILL.md"))
     assert counts(run) == (1, 1, 0, 0)
     assert Artifact.objects.get(key="gift-wrap").kind == "skill"
+
+
+NLU = """nlu:
+- intent: gift_wrap
+  examples: |
+    - wrap it [please](politeness)
+- intent: empty
+  examples: ""
+- synonym: parcel
+  examples: |
+    - box
+"""
+
+
+def test_intents_of_a_yaml_file_become_policies_and_what_was_wrong_comes_back(world: World) -> None:
+    upload = store(world, NLU.encode(), "nlu.yml")
+    assert (upload.guess["what"], upload.guess["format"]) == ("artifacts", "rasa")
+    seen = import_preview.preview(upload, what="artifacts", encoding="utf-8", options={}, by=world.by)
+    assert [(row.line, row.outcome) for row in seen.rows] == [(2, "new"), (5, "rejected")]
+    run = work(start(world, NLU.encode(), "artifacts", "nlu.yml"))
+    assert counts(run) == (2, 1, 0, 1)
+    offered = Exemplar.objects.get(artifact__key="gift-wrap")
+    assert (offered.text, offered.status) == ("wrap it please", "candidate")
+    (again,) = rejected_rows(upload, encoding="utf-8", lines=[5])
+    assert json.loads(again) == {"intent": "empty", "examples": ""}
+
+
+def test_every_format_has_its_words() -> None:
+    assert tuple(FORMATS) == CONVERSATION_FORMATS
+
+
+def test_sessions_of_traces_are_conversations(world: World) -> None:
+    def trace(number: int, *says: str) -> Json:
+        asked = [{"role": "user", "content": text} for text in says]
+        seen = {"type": "GENERATION", "startTime": "2026-01-01T10:00:00Z", "input": json.dumps(asked), "output": "ok"}
+        at = f"2026-01-0{number}T10:00:00Z"
+        return {"trace": {"id": f"t{number}", "sessionId": "s-1", "timestamp": at}, "observations": [seen]}
+
+    data = lines(trace(2, "where is it"), trace(1, "hello"), {"trace": {"id": "t3"}, "observations": []})
+    upload = store(world, data, "traces.jsonl")
+    assert (upload.guess["what"], upload.guess["format"]) == ("conversations", "langfuse")
+    run = work(start(world, data, "conversations", "traces.jsonl"))
+    assert counts(run) == (2, 1, 0, 1)
+    row = Conversation.objects.get(external_id="s-1")
+    assert (row.message_count, row.user_turn_count) == (4, 2)
+    assert list(row.messages.values_list("content", flat=True)) == ["hello", "ok", "where is it", "ok"]
 
 
 def test_exemplars_with_their_source(world: World) -> None:

@@ -1,0 +1,137 @@
+"""Langfuse traces: ``{trace, observations}`` as the pages export them, or a trace with its observations as the API gives it.
+
+A trace's words are in its generations, in the shape of whatever framework wrote them; each later generation repeats the
+history, so the last is read, with its answer. Where no generation can be read the trace's own input and output are.
+Traces of one `sessionId` are one conversation, joined at the end of the file in the order of their times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from sq_core.conversation import Conversation, MessageError, parse_time
+from sq_core.readers.chat import Json, conversation, decoded, item_of, merged, messages_of
+from sq_core.readers.jsonl import LARGEST_LINE, BadRowError, RowError
+
+MOST_SESSIONS = LARGEST_LINE // 64  # messages of sessions held until a file ends
+_MEND = "Export the trace with its observations, inputs and outputs included."
+
+
+def is_langfuse(row: Mapping[str, Any]) -> bool:
+    """True for an exported trace, whole or as the API gives it."""
+    if isinstance(row.get("trace"), Mapping) and isinstance(row.get("observations"), list):
+        return True
+    return (
+        isinstance(row.get("observations"), list) and "timestamp" in row and ("sessionId" in row or "projectId" in row)
+    )
+
+
+class Langfuse:
+    """Reads the rows of one file; `ended` gives the sessions that several traces make."""
+
+    def __init__(self, filename: str) -> None:
+        self._filename = filename
+        self._sessions: dict[str, list[tuple[str, int, list[Json], Mapping[str, Any]]]] = {}
+        self._held = 0
+
+    def conversations_of(self, row: Mapping[str, Any], line: int) -> Iterator[Conversation | RowError]:
+        """The conversation of a trace without a session; of others nothing yet."""
+        inner = row.get("trace")
+        trace = inner if isinstance(inner, Mapping) else row
+        items = _items(trace, row["observations"])
+        session = trace.get("sessionId")
+        if not isinstance(session, str) or not session.strip():
+            yield self._conversation(items, trace, line, (trace.get("id"),))
+            return
+        self._held += len(items)
+        if self._held > MOST_SESSIONS:
+            raise BadRowError(
+                "sessionId", "the file's sessions hold too many messages at once.", "Split it by session."
+            )
+        self._sessions.setdefault(session, []).append((str(trace.get("timestamp") or ""), line, items, trace))
+
+    def ended(self) -> Iterator[Conversation | RowError]:
+        """The sessions, in the order they began in the file."""
+        for session, traces in self._sessions.items():
+            ordered = sorted(traces, key=lambda each: each[:2])
+            items: list[Json] = []
+            for _, _, fresh, _ in ordered:
+                items = merged(items, fresh)
+            line, first = ordered[0][1], ordered[0][3]
+            try:
+                yield self._conversation(items, first, line, (session,))
+            except BadRowError as problem:
+                yield problem.at(self._filename, line)
+            except MessageError as error:
+                yield RowError(self._filename, line, error.field, error.message, error.hint)
+
+    def _conversation(self, items: list[Json], trace: Mapping[str, Any], line: int, id_: Any) -> Conversation:
+        return conversation(
+            items,
+            id_=id_,
+            line=line,
+            filename=self._filename,
+            customer=trace.get("userId"),
+            config=trace.get("release") or trace.get("version") or trace.get("name"),
+            started_at=trace.get("timestamp"),
+        )
+
+
+def _items(trace: Mapping[str, Any], observations: list[Any]) -> list[Json]:
+    """The fullest history among the generations, the latest of equals; else what the trace itself says."""
+    generations = [o for o in observations if isinstance(o, Mapping) and str(o.get("type")).upper() == "GENERATION"]
+    best: list[Json] = []
+    problem: BadRowError | None = None
+    for observation in sorted(generations, key=_began):
+        try:
+            found = _exchange(observation, f"observations[{observations.index(observation)}]")
+        except BadRowError as error:
+            problem = error
+            continue
+        if len(found) >= len(best):
+            best = found
+    if not best:
+        try:
+            best = _exchange(trace, "trace")
+        except BadRowError as error:
+            problem = problem or error
+    if not best:
+        raise problem or BadRowError("observations", "no generation has an input.", _MEND)
+    return best
+
+
+def _began(observation: Mapping[str, Any]) -> str:
+    try:
+        began = parse_time(observation.get("startTime"), "startTime")
+    except MessageError:
+        began = None
+    return began.isoformat() if began else ""
+
+
+def _exchange(holder: Mapping[str, Any], where: str) -> list[Json]:
+    """Input and output of a generation or a trace as one list; empty without an input."""
+    given, answer = decoded(holder.get("input"), f"{where}.input"), decoded(holder.get("output"), f"{where}.output")
+    if given is None or given == {} or given == []:
+        return []
+    asked = [item for item in messages_of(given, f"{where}.input") if not _declares(item)]
+    if answer is None:
+        return asked
+    if isinstance(answer, str):
+        return [*asked, {"role": "assistant", "content": answer}]
+    if isinstance(answer, Mapping) and "role" not in answer and isinstance(answer.get("content"), str):
+        return [*asked, {"role": "assistant", "content": answer["content"]}]
+    told = (
+        messages_of(answer, f"{where}.output") if isinstance(answer, list) or _many(answer) else item_of(answer, where)
+    )
+    return merged(asked, told) if told[: len(asked)] == asked else asked + told
+
+
+def _many(answer: Any) -> bool:
+    return isinstance(answer, Mapping) and isinstance(answer.get("messages"), list)
+
+
+def _declares(item: Json) -> bool:
+    """The declaration of a tool that LangChain's callback writes among the messages."""
+    content = item.get("content")
+    return item.get("role") == "tool" and isinstance(content, Mapping) and content.get("type") == "function"
