@@ -147,17 +147,18 @@ def _split_rows(data: EvaluationSet, split: Split, recipe: Recipe, minimum: int,
     scores = recipe_scores(data, recipe, exemplars)
     filled = recipe_scores(data, recipe, fallback)[split.held_out] if not fitted.all() else scores[split.held_out]
     covered = coverage(data, fitted, split.held_out)
-    in_fitted = _held_out(data, split, scores[split.held_out], minable)
+    in_fitted = held_out_figures(data, split, scores[split.held_out], minable)
     if cut_offs and in_fitted:
         in_fitted |= _at_mining_cut_off(data, split, recipe, scores, minable)
     return {
         "fitted": {**in_fitted, "coverage": coverage(data, minable, split.held_out)},
-        "with-generated-fallback": {**_held_out(data, split, filled), "coverage": covered},
-        "unfitted-is-miss": {**_held_out(data, split, scores[split.held_out]), "coverage": covered},
+        "with-generated-fallback": {**held_out_figures(data, split, filled), "coverage": covered},
+        "unfitted-is-miss": {**held_out_figures(data, split, scores[split.held_out]), "coverage": covered},
     }
 
 
-def _held_out(data: EvaluationSet, split: Split, scores: Floats, columns: Bools | None = None) -> Row:
+def held_out_figures(data: EvaluationSet, split: Split, scores: Floats, columns: Bools | None = None) -> Row:
+    """Figures of ``scores`` (H, N) at the split's held-out states; with ``columns`` of these artifacts, as far as they occur."""
     chosen = np.ones(scores.shape[1], dtype=bool) if columns is None else columns
     relevant, judged = (table[split.held_out][:, chosen] for table in (data.relevant, data.judged))
     if not relevant.any():

@@ -22,6 +22,7 @@ from sq_core.evaluation.meters import near_synonyms, pass_marks
 from sq_core.evaluation.ownership import ownership
 from sq_core.evaluation.pooling_stress import pooling_stress
 from sq_core.evaluation.saturation import saturation
+from sq_core.evaluation.saturation_mined import saturation_mined
 
 
 class EvaluationProtocol(Protocol):
@@ -40,6 +41,10 @@ def _mined(data: EvaluationSet, *, labels: Labels = "as-judged", extras: Extras 
     return protocols.mined(data, labels=labels)
 
 
+def _saturation(data: EvaluationSet, *, labels: Labels = "as-judged", extras: Extras = NOTHING) -> list[Row]:
+    return saturation(data, labels=labels, extras=extras) + saturation_mined(data, labels=labels)
+
+
 PROTOCOLS: Mapping[str, EvaluationProtocol] = {
     "operating-point": _operating_point,
     "ablations": ablations,
@@ -48,7 +53,7 @@ PROTOCOLS: Mapping[str, EvaluationProtocol] = {
     "decomposition": decomposition,
     "cost": cost,
     "ceiling": ceiling,
-    "saturation": saturation,
+    "saturation": _saturation,
     "expiry": expiry_effect,
     "capabilities": capabilities,
     "ownership": ownership,

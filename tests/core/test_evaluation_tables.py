@@ -16,7 +16,7 @@ from sq_core.evaluation.controls import (
     shuffle_judgements,
 )
 from sq_core.evaluation.cost import cost, tokens_saved
-from sq_core.evaluation.data import EvaluationError, Exemplars
+from sq_core.evaluation.data import EvaluationError, EvaluationSet, Exemplars
 from sq_core.evaluation.decomposition import STEPS, decomposition
 from sq_core.evaluation.expiry_effect import active, expiry_effect
 from sq_core.evaluation.extras import Extras
@@ -27,8 +27,10 @@ from sq_core.evaluation.ownership import ownership
 from sq_core.evaluation.pooling_stress import RATES, draw_pairs, pooling_stress, stitch
 from sq_core.evaluation.registry import PROTOCOLS, run_protocol
 from sq_core.evaluation.saturation import diversity, hardness, nearest_cosines, saturation
+from sq_core.evaluation.saturation_mined import nearest_only, saturation_mined
+from sq_core.evaluation.splits import half_of
 from sq_core.expiry import Expiry
-from sq_core.scoring import PRESETS
+from sq_core.scoring import PRESETS, ViewTable
 from tests.core.toy_set import KEYS, make_set
 
 DATA = make_set(scenarios=8)
@@ -188,6 +190,51 @@ def test_saturation_reports_what_the_pool_can_show():
     assert 0 <= rows[1]["additions_near"] <= 1
     with pytest.raises(EvaluationError, match="1 anti-signal pools"):
         saturation(DATA, extras=Extras(anti_signal_pools=(None,)))
+
+
+def talks_with_two_kinds_of_small_talk(scenarios=8):
+    """One artifact; turn 0 is small talk, of one kind in even conversations and another in odd ones, turn 1 the need."""
+    kinds = np.array([[0, 1, 0], [1, 0, 0]] * scenarios, dtype=np.float32)
+    kinds[2::4, 1], kinds[2::4, 2] = 0, 1
+    conversation, turn = np.repeat(np.arange(scenarios), 2), np.tile([0, 1], scenarios)
+    return EvaluationSet(
+        table=ViewTable(kinds, kinds, conversation, turn, conversation, turn),
+        scores=np.where(turn == 1, 5, 1)[:, None],
+        scenario=tuple(f"s{c}" for c in conversation),
+        artifacts=("need",),
+        text_vectors=np.array([[1, 0, 0]], dtype=np.float32),
+        generated=(None,),
+        turn_texts=tuple(f"message {i}" for i in range(2 * scenarios)),
+    )
+
+
+def test_mined_saturation_by_hand():
+    """All small talk is equally far from the need, so the nearest ones are those that are read first."""
+    data, seeds = talks_with_two_kinds_of_small_talk(), (0, 1, 2)
+    kinds = [[int(name[1:]) % 2 for name in sorted(half_of(data.scenario, seed))] for seed in seeds]
+    rows = saturation_mined(data, sizes=(1, 2, None, 30), seeds=seeds)
+    assert [row["anti_signals"] for row in rows] == [1, 2, "all", 30]
+    assert [row.get("mean_size") for row in rows] == [1, 2, 4, None]
+    assert rows[3]["skipped"] == "no artifact has 30 mined anti-signals"
+    assert rows[0]["additions_near"] is None
+    assert rows[1]["additions_repeated"] == pytest.approx(np.mean([k[1] == k[0] for k in kinds]))
+    assert rows[2]["additions_near"] == pytest.approx(np.mean([np.mean(np.equal(k[1:], k[0])) for k in kinds]))
+    pairs = [np.mean([k[a] != k[b] for a in range(4) for b in range(4) if a != b]) for k in kinds]
+    assert rows[2]["diversity"] == pytest.approx(
+        np.mean(pairs)
+    )  # 1 − cosine of two messages: 1 where their kinds differ
+    assert (rows[2]["method"], rows[2]["recipe"], rows[2]["precision_at_r90"]) == ("sq-mined", "sq-mined-states", 1.0)
+    nothing = saturation_mined(data, sizes=(1,), seeds=seeds, minimum=9)
+    assert nothing[0]["skipped"] == "no artifact could be mined"
+
+
+def test_a_bound_keeps_the_signals_and_the_first_anti_signals_with_their_weights():
+    made = Exemplars(np.eye(2), -np.eye(2)[[0, 1, 0]], np.array([1, 0.25, 1, 0.25, 1]))
+    kept = nearest_only(made, 2)
+    assert kept.signals is made.signals
+    assert kept.anti_signals.tolist() == [[-1, 0], [0, -1]]
+    assert kept.weights.tolist() == [1, 0.25, 1, 0.25]
+    assert nearest_only(Exemplars(np.eye(2), np.eye(2)), 1).weights is None
 
 
 def test_expiry_bounds_the_set_and_counts_its_tokens():
