@@ -1,8 +1,8 @@
-"""Evidence plans: `TRACES_DATA=… python -m bench.traces [PLAN.toml] [--to DIR]`, or BENCH_DATA with a folder `traces`.
+"""Evidence plans: `TRACES_DATA=… python -m bench.traces [PLAN.toml …] [--to DIR]`, or BENCH_DATA with a folder `traces`.
 
-Prints what docs/traces.md quotes, by default of `bench/traces_airline.toml`; `bench/traces_sq.toml` runs on each judged set
-of BENCH_DATA. `--to` writes the bundle; `--fit` measures one adapter fit instead, `--assignments N` what N other seeds of the
-folds give to methods without a fit. Without data one line says so.
+Prints what docs/traces.md quotes, by default of `bench/traces_airline.toml` and of the shipped plan of S&Q, which runs on each
+judged set of BENCH_DATA. `--to` writes the bundles; `--fit` measures one adapter fit instead, `--assignments N` what N other
+seeds of the folds give to methods without a fit. Without data one line says so.
 """
 
 from __future__ import annotations
@@ -35,12 +35,14 @@ from sq_core.evidence.inputs import prepare, trace_set
 from sq_core.evidence.measuring import measure
 from sq_core.evidence.plan import EvidencePlan, read_plan
 from sq_core.evidence.run import run_evidence
+from sq_core.evidence.shipped import FOLDER
 from sq_core.evidence.sources import read_file, read_sources
 from sq_core.evidence.splits import group_folds
 from sq_core.evidence.sq import SqInputs, run_sq_evidence
 from sq_core.ranking.contrastive import ContrastiveBatch, fit_adapter
 
 PLAN = Path(__file__).resolve().parent / "traces_airline.toml"
+SQ_PLAN = FOLDER / "generated-against-mined.toml"
 CACHE = Path(__file__).resolve().parent.parent / "var" / "bench_vectors" / "traces.npz"
 # TRACES 4.3: MRR, mean of five folds by task, in all_splits and train_split.
 PILOT = {
@@ -102,17 +104,24 @@ def data_folder() -> Path | None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("plan", nargs="?", type=Path, default=PLAN)
+    parser.add_argument("plans", nargs="*", type=Path, default=[PLAN, SQ_PLAN], metavar="PLAN.toml")
     parser.add_argument("--to", type=Path)
     parser.add_argument("--fit", action="store_true")
     parser.add_argument(
         "--assignments", type=int, metavar="N", help="what other assignments of tasks to folds would give"
     )
     options = parser.parse_args()
-    plan = read_plan(options.plan)
-    if plan.system == "sq":
-        signals_and_queries(plan, options.to)
-        return
+    plans = [read_plan(path) for path in options.plans]
+    for plan in plans[:1] if options.fit or options.assignments else plans:
+        to = options.to / plan.name if options.to and len(plans) > 1 else options.to
+        if plan.system == "sq":
+            signals_and_queries(plan, to)
+        else:
+            traces(plan, to, options)
+
+
+def traces(plan: EvidencePlan, to: Path | None, options: argparse.Namespace) -> None:
+    """A plan of traces on the files below `data_folder`."""
     folder = data_folder()
     if folder is None:
         print("traces: skipped (neither TRACES_DATA nor BENCH_DATA names a folder of traces)")
@@ -130,7 +139,7 @@ def main() -> None:
     cache.save()
     show(bundle, plan)
     print(f"\n{time.perf_counter() - began:.0f} s, bundle {bundle.digest[:16]}, encoder {bundle.inputs['encoder']}")
-    write(bundle, options.to)
+    write(bundle, to)
 
 
 def write(bundle: Bundle, folder: Path | None) -> None:

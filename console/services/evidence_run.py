@@ -148,7 +148,7 @@ def result(found: Evidence, *, new: bool) -> dict[str, Any]:
     """What the run's page shows of it."""
     return {
         "evidence": found.public_id, "plan": found.name, "new": new, "held": found.held, "failed": found.failed,
-        "untested": found.untested, "encoder": found.encoder_id, "rows": found.rows, "groups": found.groups,
+        "untested": found.untested, "encoder": found.encoder_id, "tested": found.rows, "groups": found.groups,
     }  # fmt: skip
 
 

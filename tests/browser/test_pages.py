@@ -4,18 +4,30 @@ sideways scrolling on a phone. Screenshots are kept in var/screenshots."""
 import io
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from console.models import Change, Evaluation, ReviewQueue, Run, Upload
-from console.services import artifacts, curate, inventories, review_items, review_queues, run_work, runs, uploads
+from console.models import Change, Evaluation, Evidence, EvidenceOrigin, ReviewQueue, Run, Upload
+from console.services import (
+    artifacts,
+    curate,
+    evidence,
+    inventories,
+    review_items,
+    review_queues,
+    run_work,
+    runs,
+    uploads,
+)
 from console.services.actor import person
 from console.services.plan import Step
 from console.services.review_build import Asked
 from tests.browser.conftest import Sample
 from tests.conftest import ROOT
+from tests.evidence_toy import SQ, trace_bundle
 
 pytestmark = [pytest.mark.minilm, pytest.mark.timeout(900)]
 SCREENSHOTS = ROOT / "var" / "screenshots"
@@ -90,6 +102,10 @@ def addresses(sample: Sample) -> list[tuple[str, str, str]]:
         ("audit", "publisher", f"{home}/audit/?f=policy:is:{KEY}&f=or.actor:is:ada&f=colour:is:red"),
         ("audit-none", "publisher", f"{home}/audit/?actor=nobody"),
         ("policy-history", "publisher", f"{policy}/history/"),
+        ("evidence", "publisher", f"{home}/evidence/"),
+        ("evidence-seen", "viewer", f"{home}/evidence/"),
+        ("evidence-one", "publisher", f"{home}/evidence/{Evidence.objects.get(system='traces').public_id}/"),
+        ("evidence-sq", "viewer", f"{home}/evidence/{Evidence.objects.get(system='sq').public_id}/"),
         ("start", "publisher", "/start/"),
         ("profile", "publisher", "/profile/"),
         ("api", "publisher", "/api/v1/docs"),
@@ -122,6 +138,11 @@ def lived_in(sample: Sample) -> None:
     upload = uploads.store_upload(sample.inventory, io.BytesIO(rows), name="march.jsonl", by=by)[0]
     params = {"what": "conversations", "upload": upload.public_id}
     run_work.work(runs.create_run(sample.inventory, "import", by=by, params=params).pk)
+    params = {"plan": SQ}
+    run_work.work(runs.create_run(sample.inventory, "evaluate", by=by, params=params).pk)
+    evidence.store_bundle(
+        sample.inventory, trace_bundle(), by=by, origin=EvidenceOrigin.COMMAND, written_at=datetime.now(UTC)
+    )
     reviewed(sample)
 
 
