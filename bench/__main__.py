@@ -6,13 +6,41 @@ import os
 import subprocess
 import sys
 
-from bench import fit, mining, promote, recentre, recipes, reference, review, router, runs, scoring, stress, tables
+from bench import (
+    fit,
+    mining,
+    promote,
+    recentre,
+    recipes,
+    reference,
+    review,
+    router,
+    runs,
+    scoring,
+    stress,
+    tables,
+    traces,
+)
 
 
 def main() -> None:
     sys.argv = sys.argv[:1]
     environment = dict(os.environ)  # as it was given: other benchmarks put a database of their own into theirs
-    for module in (fit, scoring, router, mining, promote, review, runs, reference, recipes, stress, recentre, tables):
+    for module in (
+        fit,
+        scoring,
+        router,
+        mining,
+        promote,
+        review,
+        runs,
+        reference,
+        recipes,
+        stress,
+        recentre,
+        tables,
+        traces,
+    ):
         print(f"\n##### {module.__name__}", flush=True)
         module.main()
     print("\n##### bench.pages", flush=True)

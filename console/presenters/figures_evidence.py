@@ -14,7 +14,7 @@ from console.presenters.figures import as_json, graph_objects, layout_of, title_
 
 LOOKS = (("--ink-3", "diamond-open", 0.14), ("--accent", "circle", -0.14))  # the first span above the second
 ROW = 58  # px of one difference: its name, and its intervals below
-LABEL = 64  # characters
+LABEL = 56  # characters
 
 
 def forest_figure(rows: Sequence[Contrast]) -> dict[str, Any]:
@@ -22,7 +22,8 @@ def forest_figure(rows: Sequence[Contrast]) -> dict[str, Any]:
     narrow screen has no room beside them.
     """
     go = graph_objects()
-    names = span_names(rows)
+    names, labelled = span_names(rows), names_of(rows)
+    top = len(rows) - 1
     traces = []
     for place, name in enumerate(names):
         colour, symbol, shift = LOOKS[place % len(LOOKS)]
@@ -42,7 +43,7 @@ def forest_figure(rows: Sequence[Contrast]) -> dict[str, Any]:
                     "array": [round(span.high - row.estimate, 6) for _y, row, span in points],
                     "arrayminus": [round(row.estimate - span.low, 6) for _y, row, span in points],
                 },
-                customdata=[f"{_escaped(row)}<br>{row.shown} {span.text}, {span.clusters}" for _y, row, span in points],
+                customdata=[f"{labelled[top - y]}<br>{row.shown} {span.text}, {span.clusters}" for y, row, span in points],
                 hovertemplate="%{customdata}<extra></extra>",
                 marker={"symbol": symbol, "size": 9},
             )
@@ -54,7 +55,7 @@ def forest_figure(rows: Sequence[Contrast]) -> dict[str, Any]:
     labels = [
         {
             "xref": "paper", "x": 0, "xanchor": "left", "yref": "y", "y": len(rows) - 1 - at + 0.42, "yanchor": "middle",
-            "text": _escaped(row), "showarrow": False, "font": {"size": 12},
+            "text": labelled[at], "showarrow": False, "font": {"size": 12},
         }
         for at, row in enumerate(rows)
     ]  # fmt: skip
@@ -71,6 +72,11 @@ def forest_figure(rows: Sequence[Contrast]) -> dict[str, Any]:
     return as_json(figure)
 
 
-def _escaped(row: Contrast) -> str:
-    text = f"{row.check or row.kind}: {row.a} − {row.b} · {row.world}"
-    return html.escape(text if len(text) <= LABEL else text[: LABEL - 1] + "…", quote=False)
+def names_of(rows: Sequence[Contrast]) -> list[str]:
+    """What stands above each difference: short enough for a phone; where two would read alike, their check tells them apart."""
+    short = [f"{row.a} − {row.b} · {row.world}".replace("rewritten:", "") for row in rows]
+    full = [
+        f"{name} ({row.check})" if short.count(name) > 1 and row.check else name
+        for name, row in zip(short, rows, strict=True)
+    ]
+    return [html.escape(name if len(name) <= LABEL else name[: LABEL - 1] + "…", quote=False) for name in full]
