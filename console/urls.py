@@ -46,6 +46,7 @@ from console.views import (
     start,
     why,
     workbench,
+    workbench_beside,
     workbench_changes,
     workbench_metrics,
     workbench_metrics,
@@ -67,6 +68,7 @@ inventory: list[URLPattern | URLResolver] = [
     path("policies/<slug:key>/", workbench.shown, name="policy"),
     path("policies/<slug:key>/map/", workbench.map_page, name="policy-map"),
     path("policies/<slug:key>/map/points.json", workbench.map_points, name="policy-map-points"),
+    path("policies/<slug:key>/map/beside.json", workbench_beside.beside_figures, name="policy-beside-figures"),
     path("policies/<slug:key>/exemplars/", workbench.exemplars, name="policy-exemplars"),
     path("policies/<slug:key>/exemplars/preview/", workbench_changes.preview, name="policy-preview"),
     path("policies/<slug:key>/exemplars/apply/", workbench_changes.apply, name="policy-apply"),
@@ -98,6 +100,7 @@ inventory: list[URLPattern | URLResolver] = [
     path("review/<slug:queue>/items/<slug:item>/put-back/", review.review_put_back, name="review-put-back"),
     # -- agreement
     path("agreement/", agreement.agreement, name="agreement"),
+    path("agreement/figures.json", agreement.agreement_figures, name="agreement-figures"),
     path("agreement/decide/", agreement.decide, name="agreement-decide"),
     # -- neighbours
     path("neighbours/", neighbours.neighbours, name="neighbours"),
@@ -137,6 +140,7 @@ inventory: list[URLPattern | URLResolver] = [
     path("schedules/<slug:schedule>/do/", schedules.schedule_act, name="schedule-act"),
     path("runs/<slug:run>/rejected.<slug:form>", data.data_rejected, name="run-rejected"),
     path("costs/", costs.costs_page, name="costs"),
+    path("costs/figures.json", costs.costs_figures, name="costs-figures"),
     path("costs/ledger.csv", costs.costs_file, name="costs-file"),
     # -- data: import, export, freeze
     path("data/", data.data, name="data"),

@@ -3,7 +3,7 @@
 from typing import Any
 from urllib.parse import urlencode
 
-from django.http import HttpResponse
+from django.http import HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
@@ -14,6 +14,7 @@ from django.views.decorators.http import require_GET, require_http_methods
 from console.models import Artifact, Inventory, Role
 from console.permissions import Request, actor_of, require
 from console.presenters import agreement as shown
+from console.presenters import figures_pages
 from console.services import agreement as service
 from console.services import decide as deciding
 from console.services import review_items
@@ -55,8 +56,21 @@ def agreement(request: Request, inventory: Inventory) -> HttpResponse:
         "scores": scores,
         "nothing": found is not None and not found.answers,
         "most": LISTED,
+        "drawn": urlencode(kept) if found and any(c.audit and c.result.kappa is not None for c in comparisons) else None,
     }
     return render(request, "agreement/agreement.html", context)
+
+
+@require_GET
+@require(Role.VIEWER)
+def agreement_figures(request: Request, inventory: Inventory) -> HttpResponse:
+    """κ of every comparison under the page's own filters, as a figure."""
+    filters, _ignored = _filters(request, service.judges(inventory), _policies(inventory))
+    cards = [shown.card(each, lambda _cell: "", "") for each in service.audit_sample(inventory, filters).comparisons]
+    found = {}
+    if any(card.kappa is not None for card in cards):
+        found["kappa"] = figures_pages.agreement_figure(cards, technical=request.user.technical_terms)
+    return JsonResponse(found)
 
 
 def _policies(inventory: Inventory) -> list[str]:

@@ -4,7 +4,7 @@ import zoneinfo
 from datetime import date
 from typing import Any
 
-from django.http import HttpResponse, HttpResponseBase, StreamingHttpResponse
+from django.http import HttpResponse, HttpResponseBase, JsonResponse, StreamingHttpResponse
 from django.shortcuts import render
 from django.utils import timezone
 from django.utils.translation import gettext as _
@@ -13,6 +13,7 @@ from django.views.decorators.http import require_GET
 from console.models import Inventory, Role
 from console.permissions import Request, require, wants_part
 from console.presenters import costs as shown
+from console.presenters import figures_pages
 from console.services import costs
 from console.services.csv_lines import csv_lines
 from console.views.runs import tabs
@@ -52,6 +53,17 @@ def costs_page(request: Request, inventory: Inventory) -> HttpResponse:
         "replayed_n": costs.total(replayed).calls,
     }  # fmt: skip
     return render(request, "costs/costs.html#month" if wants_part(request) else "costs/costs.html", context)
+
+
+@require_GET
+@require(Role.VIEWER)
+def costs_figures(request: Request, inventory: Inventory) -> HttpResponse:
+    """The month's money by day, as a figure."""
+    zone = _zone()
+    month, _months = _month(request, inventory, zone)
+    rows = costs.spends(inventory, *costs.month_of(month.year, month.month, zone), recorded=False)
+    lines = costs.grouped(rows, "day", zone)
+    return JsonResponse({"days": figures_pages.costs_figure(lines, month)} if lines else {})
 
 
 @require_GET

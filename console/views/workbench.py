@@ -12,6 +12,7 @@ from console.presenters import figures
 from console.services import workbench
 from console.services.errors import Invalid
 from console.services.workbench_map import LISTED, Map
+from console.views import workbench_beside
 from console.views.workbench_tabs import TABS, context_of, here_from, here_of, number
 
 
@@ -63,7 +64,8 @@ def metrics(request: Request, inventory: Inventory, key: str) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @require(Role.VIEWER)
 def map_page(request: Request, inventory: Inventory, key: str) -> HttpResponse:
-    """The map's page; a POST is a selection on the plot (too long for an address) and answers with its list."""
+    """The map's page, with ``?beside=`` two policies' maps of one chat; a POST is a selection on the plot (too long for an
+    address) and answers with its list."""
     if request.method == "POST":
         ground = workbench.ground(inventory, key)
         here = here_from(request.POST.get("next", ""), inventory, key)
@@ -77,6 +79,8 @@ def map_page(request: Request, inventory: Inventory, key: str) -> HttpResponse:
             "may_write": request.role.includes(Role.AUTHOR), "spans": 1.0,
         }  # fmt: skip
         return render(request, "policies/workbench/map.html#list", context)
+    if request.GET.get("beside"):
+        return workbench_beside.page(request, inventory, key)
     return page(request, inventory, key, "map")
 
 

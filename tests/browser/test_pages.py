@@ -52,6 +52,7 @@ def addresses(sample: Sample) -> list[tuple[str, str, str]]:
         ("policy-edit", "publisher", f"{policy}/edit/"),
         ("shown-and-missed", "publisher", f"{policy}/"),
         ("map", "publisher", f"{policy}/map/"),
+        ("map-beside", "viewer", f"{policy}/map/?beside=cancel-flight&c={talk.rsplit('/', 1)[1]}&t=2"),
         ("exemplars", "publisher", f"{policy}/exemplars/"),
         ("metrics", "publisher", f"{policy}/metrics/"),
         ("versions", "publisher", f"{policy}/versions/"),

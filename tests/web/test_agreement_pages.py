@@ -67,6 +67,22 @@ def test_figures_with_n_and_the_turns_behind_a_cell(world: make.World, viewer: C
     assert "data-row" not in text_of(viewer.get(f"{BASE}?cell=judge-people:9:x"))
 
 
+def test_kappa_of_every_comparison_is_drawn_with_its_n(world: make.World, viewer: Client) -> None:
+    made = audit(world)
+    for position in range(8):
+        say(world, made, position, "yes" if position % 2 else "no", world.reviewer)
+    page = viewer.get(BASE)
+    assert 'data-plot="kappa"' in text_of(page)
+    figure = viewer.get(f"{BASE}figures.json").json()["kappa"]
+    cards = [card for card in page.context["cards"] if card.kappa is not None]
+    assert figure["data"][0]["x"] == [pytest.approx(card.kappa, abs=1e-4) for card in cards]
+    assert all(
+        f"(n = {card.n})" in tick for card, tick in zip(cards, figure["layout"]["yaxis"]["ticktext"], strict=True)
+    )
+    assert "data-plot" not in text_of(viewer.get(BASE, {"show": "scores"}))
+    assert viewer.get(f"{BASE}figures.json", {"from": "2999-01-01"}).json() == {}
+
+
 def test_the_address_narrows_it_and_unknown_parts_are_said(world: make.World, viewer: Client) -> None:
     made = audit(world)
     for item in made.items.all():

@@ -272,3 +272,17 @@ def test_which_key_is_missing(monkeypatch: pytest.MonkeyPatch, settings: Any) ->
     assert model_trial.missing_key(row) == ""
     row.provider = "recorded"
     assert model_trial.missing_key(row) == ""
+
+
+def test_the_days_of_the_month_as_a_figure(march: make.World, signed_in: Any) -> None:
+    client = signed_in(march.viewer)
+    figure = client.get("/i/tiny/costs/figures.json", {"month": "2026-03"}).json()["days"]
+    money, unknown = figure["data"]
+    assert len(money["x"]) == 31
+    assert {day: amount for day, amount in zip(money["x"], money["y"], strict=True) if amount} == {
+        "2026-03-02": 1.75, "2026-03-31": 0.000002,
+    }  # fmt: skip
+    assert unknown["x"] == ["2026-03-05"]
+    page = text(client.get(PAGE, {"month": "2026-03"}))
+    assert 'data-plot="days"' in page
+    assert signed_in(march.stranger).get("/i/tiny/costs/figures.json").status_code == 404
