@@ -30,7 +30,18 @@
     true,
   );
 
+  // To another policy: the focus goes with it, to its heading.
+  let leaving = null; // what is left, until something else stands in its place
+  document.addEventListener("click", (event) => {
+    if (event.target.closest?.("[data-to-policy]")) leaving = document.querySelector("[data-group]") ?? document.body;
+  });
+
   document.addEventListener("console:swapped", () => {
+    const arrived = document.querySelector("[data-group]");
+    if (leaving && arrived && arrived !== leaving) {
+      leaving = null;
+      arrived.focus();
+    }
     if (!atEnd) return;
     const look = document.getElementById("tray-look");
     if (!look) return;

@@ -26,9 +26,10 @@ from console.api.schemas import (
 )
 from console.api.shapes import applied_again, applied_json
 from console.models import Role
-from console.services import candidates, curate, fit
+from console.services import candidates, candidates_decide, curate, fit
 from console.services.artifacts import get_artifact
-from console.services.candidates import Decided, Filters
+from console.services.candidates import Filters
+from console.services.candidates_decide import Decided
 from console.services.candidates_rank import Candidate, Near
 from console.services.errors import Invalid, Malformed, ServiceError
 from console.services.impact import impact_json
@@ -186,8 +187,8 @@ def best(request: ApiRequest, inv: Inv, body: BestCandidates) -> Any:
     the body of decide_candidates. None is taken that is nearly an example in use, loses a needed turn by itself or is
     contradicted by its judge. Writes nothing."""
     filters = _filters(request, body.artifact, body.polarity, body.run, body.source)
-    chosen, left = candidates.best(request.inventory, filters, body.k)
-    found, _ = candidates.decided(request.inventory, chosen)
+    chosen, left = candidates_decide.best(request.inventory, filters, body.k)
+    found, _ = candidates_decide.decided(request.inventory, chosen)
     return {"artifacts": [_looked_at(request, one) for one in found], "left_out": left}
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from django.utils.translation import gettext as _
 
 from console.presenters import labels
-from console.services.candidates import Filters, Group, Nothing
+from console.services.candidates import Filters, Group, Nothing, Page
 from console.services.candidates_rank import Candidate
 
 
@@ -41,6 +41,25 @@ def rows(groups: Sequence[Group], decisions: Mapping[str, str]) -> list[tuple[Gr
         return Row(c, Act(e.public_id, e.polarity, decision, c.cluster_size, after.get(e.public_id, "")))
 
     return [(group, [row(c) for c in group.rows]) for group in groups]
+
+
+@dataclass(frozen=True)
+class Ways:
+    """Where the keys lead: the policy before and the next one with something undecided, each as an address or ""."""
+
+    before: str = ""
+    after: str = ""
+    left: int = 0  # policies with something undecided
+
+
+def ways(page: Page, policy: str, decided: Mapping[str, int], link: Callable[..., str]) -> Ways:
+    keys = [key for key, _name, _n in page.policies]
+    at = keys.index(policy) if policy in keys else -1
+    undecided = [key for key, _name, n in page.policies if decided.get(key, 0) < n]
+    rest = [*keys[at + 1 :], *keys[: max(at, 0)]]  # once round
+    after = next((key for key in rest if key in undecided), "")
+    before = keys[at - 1] if at > 0 else ""
+    return Ways(link(policy=before) if before else "", link(policy=after) if after else "", len(undecided))
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,6 @@
-"""Candidates waiting for a yes or no: what generation and mining proposed, listed policy by policy, and decided on.
+"""Candidates waiting for a yes or no: what generation and mining proposed, listed policy by policy."""
 
-Decisions on many are one set of steps per policy: previewed together, written as one version per policy (`curate`).
-"""
-
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,12 +25,10 @@ from console.models import (
 from console.models.run import ENDED
 from console.services.candidates_rank import Candidate, Ground, ground_of, ranked, standing
 from console.services.errors import Malformed
-from console.services.plan import Step
+from console.services.filters import Extent, extent
 
 PAGE = 25
-POLICIES = 50  # that one decision on the best of each reaches
 LISTED = 200  # policies named in the filter
-DECISIONS = (Polarity.SIGNAL.value, Polarity.ANTI_SIGNAL.value, "reject")
 
 
 @dataclass(frozen=True)
@@ -69,6 +65,7 @@ class Page:
     total: int
     signals: int
     anti_signals: int
+    extent: Extent  # of all that match, which a decision on all of them was shown for
     policies: list[tuple[str, str, int]]  # key, name, waiting: for the filter
 
     @property
@@ -101,13 +98,14 @@ def page(inventory: Inventory, filters: Filters, *, after: str = "", size: int =
     ``after`` carries the last row's whole key, so that it holds when that row has been decided on. Raises Malformed.
     """
     rows = waiting(inventory, filters)
-    sides = dict(rows.values_list("polarity").annotate(n=Count("id")).values_list("polarity", "n"))
+    sides = dict(rows.values_list("pk", "polarity"))
+    counts = Counter(sides.values())
     place = _read_cursor(after) if after else None
     wanted = _artifacts_from(rows, place, size)
     shown: list[tuple[int, Candidate]] = []
     ground = ground_of(inventory, wanted) if wanted else None
     if ground:
-        found = ranked(ground, list(_whole(rows.filter(artifact__in=wanted))))
+        found = ranked(ground, list(with_origin(rows.filter(artifact__in=wanted))))
         for artifact in wanted:
             listed = found.get(artifact, [])
             if place and artifact == place[1]:
@@ -120,14 +118,15 @@ def page(inventory: Inventory, filters: Filters, *, after: str = "", size: int =
     return Page(
         groups=_groups(ground, shown, wanted) if ground else [],
         next=following,
-        total=sum(sides.values()),
-        signals=sides.get(Polarity.SIGNAL, 0),
-        anti_signals=sides.get(Polarity.ANTI_SIGNAL, 0),
+        total=len(sides),
+        signals=counts[Polarity.SIGNAL],
+        anti_signals=counts[Polarity.ANTI_SIGNAL],
+        extent=extent(sides),
         policies=_policies(inventory, filters),
     )
 
 
-def _whole(rows: "QuerySet[Exemplar]") -> "QuerySet[Exemplar]":
+def with_origin(rows: "QuerySet[Exemplar]") -> "QuerySet[Exemplar]":
     return rows.select_related("artifact", "origin__conversation", "run")
 
 
@@ -196,7 +195,7 @@ def _read_cursor(text: str) -> tuple[int, int, tuple[float, ...]]:
         found = int(position), int(artifact), tuple(float(part) for part in key)
     except ValueError:
         found = (0, 0, ())
-    if len(found[2]) != 11 or max(map(abs, found[:2])) > 1 << 60:
+    if len(found[2]) != 13 or max(map(abs, found[:2])) > 1 << 60:
         raise Malformed("This page of the list cannot be found.", field="after", hint="Start from the first page.")
     return found
 
@@ -206,74 +205,10 @@ def cluster_of(inventory: Inventory, public_id: str) -> list[str]:
     artifact = waiting(inventory, Filters()).filter(public_id=public_id).values_list("artifact_id", flat=True).first()
     if artifact is None:
         return []
-    rows = list(_whole(waiting(inventory, Filters()).filter(artifact=artifact)))
+    rows = list(with_origin(waiting(inventory, Filters()).filter(artifact=artifact)))
     listed = ranked(ground_of(inventory, [artifact]), rows)[artifact]
     number = next(c.cluster for c in listed if c.exemplar.public_id == public_id)
     return [c.exemplar.public_id for c in listed if c.cluster == number]
-
-
-# -------------------------------------------------------------------------------------------------------------- decisions
-@dataclass
-class Decided:
-    """The steps for one policy; ``rows`` are (exemplar, decision) as they will be told."""
-
-    artifact: Artifact
-    name: str
-    steps: list[Step] = field(default_factory=list)
-    rows: list[tuple[Exemplar, str]] = field(default_factory=list)
-
-    @property
-    def used(self) -> int:
-        return sum(decision != "reject" for _, decision in self.rows)
-
-
-def decided(inventory: Inventory, decisions: Mapping[str, str]) -> tuple[list[Decided], list[str]]:
-    """Decisions by candidate (public id: signal, anti_signal or reject) as steps per policy, in the inventory's order;
-    and the ids of those that somebody has decided on meanwhile.
-    """
-    rows = {
-        e.public_id: e
-        for e in waiting(inventory, Filters())
-        .filter(public_id__in=list(decisions))
-        .select_related("artifact__inventory", "origin__conversation")
-    }
-    names = dict(
-        ArtifactText.objects.current()
-        .filter(artifact__in={e.artifact_id for e in rows.values()})
-        .values_list("artifact_id", "name")
-    )
-    found: dict[int, Decided] = {}
-    for public_id, decision in decisions.items():
-        exemplar = rows.get(public_id)
-        if exemplar is None or decision not in DECISIONS:
-            continue
-        mine = found.setdefault(
-            exemplar.artifact_id, Decided(exemplar.artifact, names.get(exemplar.artifact_id, exemplar.artifact.key))
-        )
-        mine.rows.append((exemplar, decision))
-        if decision == "reject":
-            mine.steps.append(Step("reject", exemplar=public_id))
-        else:
-            mine.steps.append(Step("promote", exemplar=public_id, polarity=decision))
-    order = sorted(found.values(), key=lambda d: (d.artifact.position, d.artifact.pk))
-    return order, [public_id for public_id in decisions if public_id not in rows]
-
-
-def best(inventory: Inventory, filters: Filters, k: int, *, most: int = POLICIES) -> tuple[dict[str, str], int]:
-    """The ``k`` best of every policy under the filters, each on its proposed side, of those that are `offered`: one of each
-    cluster. At most ``most`` policies; the second number is how many were left out for that.
-    """
-    rows = waiting(inventory, filters)
-    artifacts = list(
-        rows.order_by("artifact__position", "artifact_id").values_list("artifact_id", flat=True).distinct()
-    )
-    chosen = artifacts[:most]
-    found = ranked(ground_of(inventory, chosen), list(_whole(rows.filter(artifact__in=chosen))))
-    taken: dict[str, str] = {}
-    for artifact in chosen:
-        leading = [c for c in found.get(artifact, []) if c.offered]
-        taken.update({c.exemplar.public_id: str(c.exemplar.polarity) for c in leading[:k]})
-    return taken, len(artifacts) - len(chosen)
 
 
 # ------------------------------------------------------------------------------------------------------------ nothing there

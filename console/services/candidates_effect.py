@@ -26,10 +26,16 @@ Float32 = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Effect:
-    """Needed turns that would be caught (less those lost), and turns shown for nothing that would come (negative: go)."""
+    """Needed turns that would be caught (less those lost), and turns shown for nothing that would come (negative: go).
+
+    ``fair_caught`` and ``fair_extra`` leave out every scenario that gave an example, the candidate's own too: what others
+    gain is what candidates are ordered by.
+    """
 
     caught: int
     extra: int
+    fair_caught: int = 0
+    fair_extra: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,13 +124,14 @@ class _Estimate:
     def _one(self, e: Exemplar, after: Vectors) -> Effect:
         """The turns under the cut-off that a refit with it would choose."""
         own = self.states.positions.get(e.origin_id) if e.origin_id else None
-        counted = self.relevant & ~self.left_out
+        fair = ~self.left_out
         must: list[float] = []
         if own is not None:
-            counted &= self.states.scenario[self.rows] != self.states.scenario[own]
+            fair &= self.states.scenario[self.rows] != self.states.scenario[own]
             here = np.flatnonzero(self.rows == own)
             if len(here) and e.polarity == Polarity.SIGNAL:
                 must = [float(after[here[0]])]
+        counted = self.relevant & fair
         chosen = choose_offset(
             parent_background=self.before[self.background],
             new_background=after[self.background],
@@ -138,7 +145,7 @@ class _Estimate:
         change = fires.astype(np.int64) - fired
         extra = self.judged & ~self.relevant
         return Effect(
-            round(int(change[self.relevant].sum()) * self.share), round(int(change[extra].sum()) * self.share)
+            *(round(int(change[of].sum()) * self.share) for of in (self.relevant, extra, counted, extra & fair))
         )
 
 

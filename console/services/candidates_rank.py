@@ -4,8 +4,10 @@ Worked out per artifact from stored vectors, the active version's cached margins
 and asks the same number of questions for one artifact as for many.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,14 +24,26 @@ from console.models import (
 from console.services import embed, table
 from console.services.candidates_effect import Effect, Fitted, effects
 from console.services.inventories import current_point
+from console.services.table_sample import page_table
 from sq_core import embedding
 from sq_core.embedding import vector_key
-from console.services.table_sample import page_table
 from sq_core.mining_arrays import NEARLY_THE_SAME, near_duplicates
 from sq_core.scoring import cut_off
 
 Vectors = NDArray[np.float64]
 Key = tuple[float, ...]
+
+
+class Stage(IntEnum):
+    """In which order candidates are looked at: what is missed, until the recall target holds; then look-alikes, those that
+    could cost a needed turn first, while there is an eye for them; then what catches still more; then the rest.
+    """
+
+    MISSED = 0
+    RISKY = 1
+    LOOK_ALIKE = 2
+    MORE = 3
+    REST = 4
 
 
 @dataclass(frozen=True)
@@ -73,6 +87,7 @@ class Candidate:
     cluster: int
     cluster_size: int
     leads: bool
+    stage: Stage
     key: Key
 
     @property
@@ -92,8 +107,12 @@ class Candidate:
         """
         origin = self.exemplar.origin
         flagged = origin is not None and origin.conversation.addresses_judge
-        loses = self.effect is not None and self.effect.caught < 0
-        return self.leads and not (self.same or loses or flagged or self.why.contradicted)
+        return self.leads and not (self.same or self.loses or flagged or self.why.contradicted)
+
+    @property
+    def loses(self) -> bool:
+        """Whether a needed turn would be lost by it alone, here or in other scenarios."""
+        return self.effect is not None and min(self.effect.caught, self.effect.fair_caught) < 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,6 +206,8 @@ class _Ranking:
         for e in self.waiting:
             members.setdefault(clusters[e.pk], []).append(e)
         own = {e.pk: _own_key(e, margins.get(e.pk), self.cutoff, effects.get(e.pk)) for e in self.waiting}
+        stages = self._stages(own, effects)
+        own = {pk: (float(stages[pk]), *key) for pk, key in own.items()}
         lead = {number: min(own[e.pk] for e in group) for number, group in members.items()}
         order = sorted(lead, key=lambda number: lead[number])
         place = {number: rank for rank, number in enumerate(order)}
@@ -207,10 +228,27 @@ class _Ranking:
                     cluster=place[number] + 1,
                     cluster_size=len(members[number]),
                     leads=leads,
+                    stage=stages[e.pk],
                     key=(*lead[number], 0.0 if leads else 1.0, *own[e.pk]),
                 )
             )
         return sorted(result, key=lambda c: c.key)
+
+    def _stages(self, own: dict[int, Key], effects: dict[int, Effect]) -> dict[int, Stage]:
+        caught, needed = standing(self.ground, self.artifact)
+        short = math.ceil(self.ground.inventory.target_recall * needed - 1e-9) - caught
+        found: dict[int, Stage] = {}
+        for e in sorted(self.waiting, key=lambda e: own[e.pk]):
+            effect = effects.get(e.pk, Effect(0, 0))
+            if e.polarity == Polarity.SIGNAL:
+                found[e.pk] = Stage.REST if effect.fair_caught <= 0 else Stage.MISSED if short > 0 else Stage.MORE
+                short -= max(0, effect.fair_caught)
+            elif min(effect.caught, effect.fair_caught) < 0:
+                found[e.pk] = Stage.RISKY
+            else:
+                useful = effect.fair_extra < 0 or effect.fair_caught > 0
+                found[e.pk] = Stage.LOOK_ALIKE if useful else Stage.REST
+        return found
 
     def _margins(self) -> dict[int, float]:
         """Of each candidate's own message under the active version."""
@@ -281,10 +319,10 @@ class _Ranking:
 
 
 def _own_key(e: Exemplar, margin: float | None, cutoff: float | None, effect: Effect | None) -> Key:
-    """Recall first: most needed turns caught, then fewest shown for nothing; then show examples before don't-show ones,
-    then the furthest on the wrong side now.
+    """Within a stage: most needed turns of other scenarios caught, then fewest shown for nothing; then show examples before
+    don't-show ones, then the furthest on the wrong side now.
     """
     sign = 1.0 if e.polarity == Polarity.SIGNAL else -1.0
     wrong = sign * (cutoff - margin) if margin is not None and cutoff is not None else -1e6
-    caught, extra = (effect.caught, effect.extra) if effect else (0, 0)
+    caught, extra = (effect.fair_caught, effect.fair_extra) if effect else (0, 0)
     return (-float(caught), float(extra), -sign, -round(wrong, 6), float(e.pk))

@@ -7,8 +7,8 @@ from django.utils.translation import gettext as _
 
 from console.models import Inventory
 from console.permissions import Request
-from console.services import candidates
-from console.services.candidates import Decided
+from console.services import candidates_decide
+from console.services.candidates_decide import Decided
 from console.services.errors import Invalid
 
 NAME = "candidates"
@@ -58,7 +58,7 @@ class Tray:
         """The decisions by policy; those that somebody else has taken meanwhile fall out."""
         if not self.decisions:
             return Contents([], 0)
-        found, gone = candidates.decided(inventory, self.decisions)
+        found, gone = candidates_decide.decided(inventory, self.decisions)
         if gone:
             self.take(gone)
         return Contents(found, len(gone))
@@ -70,6 +70,11 @@ class Contents:
     def __init__(self, policies: list[Decided], gone: int) -> None:
         self.policies, self.gone = policies, gone
         self.counts = Counter(decision for policy in policies for _exemplar, decision in policy.rows)
+
+    @property
+    def by_policy(self) -> dict[str, int]:
+        """Decisions per policy's key."""
+        return {policy.artifact.key: len(policy.rows) for policy in self.policies}
 
     @property
     def n(self) -> int:

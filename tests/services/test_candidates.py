@@ -1,5 +1,6 @@
 """Candidates: what is listed in which order and why, what each would change, and decisions on many as one step per policy."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from console.models import (
 from console.services import (
     artifacts,
     candidates,
+    candidates_decide,
     candidates_effect,
     curate,
     embed,
@@ -32,8 +34,8 @@ from console.services import (
 from console.services.actor import SYSTEM
 from console.services.artifacts import exemplar_digest
 from console.services.candidates import Filters
-from console.services.candidates_rank import Candidate, ground_of, ranked
-from console.services.errors import Malformed
+from console.services.candidates_rank import Candidate, Stage, ground_of, ranked, standing
+from console.services.errors import Conflict, Invalid, Malformed
 from console.services.fit import fresh_inventory
 from console.services.plan import Step
 from sq_core.embedding import centre_and_normalise
@@ -119,7 +121,7 @@ def test_a_cursor_holds_when_its_row_is_decided(world: make.World) -> None:
     last = first.rows[-1].exemplar
     curate.apply(world.cancel, [Step("reject", exemplar=last.public_id)], by=world.by, base_version=1)
     assert [c.exemplar.pk for c in page(world, size=3, after=first.next).rows] == expected
-    for wrong in ("x", "1_2", "1_2_" + "_".join(["nan"] * 3), f"{'9' * 30}_1_" + "_".join(["0.0"] * 9)):
+    for wrong in ("x", "1_2", "1_2_" + "_".join(["nan"] * 3), f"{'9' * 30}_1_" + "_".join(["0.0"] * 13)):
         with pytest.raises(Malformed):
             page(world, after=wrong)
 
@@ -252,11 +254,123 @@ def test_the_effect_is_what_the_preview_says(world: make.World) -> None:
     assert inventory.exemplar_revision
 
 
-def test_what_catches_most_comes_first(world: make.World) -> None:
+LATER = (
+    "I would like to cancel my order", "cancel my order of yesterday please", "I would like to cancel the parcel",
+    "cancel it then", "I do not want the parcel, stop it",
+)  # fmt: skip
+
+
+def later(world: make.World) -> None:
+    """Five more conversations that need cancel-order, of scenarios that gave no candidate."""
+    for number, text in enumerate(LATER):
+        make.conversation(world.inventory, f"later-{number}", ["hello", text])
+        for turn, score in ((0, 1), (1, 5)):
+            make.judge(world.inventory, f"later-{number}", turn, {"cancel-order": score})
+    embed.embed_states(world.inventory)
+
+
+def test_misses_come_first_until_the_target_holds_then_look_alikes_the_risky_ones_before_the_harmless(
+    world: make.World,
+) -> None:
     mine(world)
+    later(world)
+    ground = ground_of(fresh_inventory(world.inventory.pk), [world.cancel.pk])
+    version, labels = ground.versions[world.cancel.pk], ground.labels[world.cancel.pk]
+    assert ground.states is not None
+    margins = table.margins_of(table.classifier_of(version), ground.states, table.pooling_of(ground.point))
+    middle = float(np.median(margins[labels.relevant])) + 1e-6
+    inventories.update_inventory(world.inventory, by=SYSTEM, theta=middle)  # half of what needs it is missed
+    ground = ground_of(fresh_inventory(world.inventory.pk), [world.cancel.pk])
+    caught, needed = standing(ground, world.cancel.pk)
+    short = math.ceil(0.9 * needed) - caught
     rows = page(world, Filters(policy="cancel-order"), size=50).rows
-    effects = [(-c.effect.caught, c.effect.extra) for c in rows if c.effect is not None]
-    assert effects == sorted(effects)
+    stages = [c.stage for c in rows if c.leads]
+    assert stages == sorted(stages)
+    for c in rows:
+        assert c.effect is not None
+        signal = c.exemplar.polarity == Polarity.SIGNAL
+        assert signal == (c.stage in (Stage.MISSED, Stage.MORE)) or c.stage == Stage.REST
+        assert (c.stage == Stage.RISKY) == (not signal and min(c.effect.caught, c.effect.fair_caught) < 0)
+        assert not (c.stage == Stage.RISKY and c.offered)
+    first = [c.effect.fair_caught for c in rows if c.stage == Stage.MISSED and c.effect]
+    assert len(first) > 1
+    assert sum(first[:-1]) < short <= sum(first)  # none once the target is reached
+    assert any(c.stage == Stage.MORE for c in rows)
+
+
+def test_no_miss_is_first_where_the_target_holds(world: make.World) -> None:
+    mine(world)
+    ground = ground_of(fresh_inventory(world.inventory.pk), [world.cancel.pk])
+    caught, needed = standing(ground, world.cancel.pk)
+    assert caught >= 0.9 * needed
+    assert Stage.MISSED not in {c.stage for c in page(world, Filters(policy="cancel-order"), size=50).rows}
+
+
+def test_the_order_counts_only_other_scenarios(world: make.World) -> None:
+    """What it would catch of its own conversation speaks for nothing: the figure shown has it, the order has not."""
+    mine(world)
+    own = world.state("talk-2", 1)
+    found = row(world, "no, cancel them then")
+    assert found.exemplar.origin_id == own.pk
+    assert found.effect is not None
+    needed = {("talk-1", 1), ("talk-5", 0)}  # of cancel-order, but for talk-2
+    assert found.effect.fair_caught <= len(needed)
+    assert found.effect.fair_caught <= found.effect.caught
+
+
+def test_together_they_keep_recall_and_pins(world: make.World) -> None:
+    """Look-alikes that are harmless one by one and costly together are held back from the end."""
+    mine(world)
+    later(world)
+    inventories.update_inventory(world.inventory, by=SYSTEM, theta=0.2)
+    inventory = fresh_inventory(world.inventory.pk)
+    waiting = [c.exemplar for c in page(world, Filters(policy="cancel-order"), size=50).rows]
+    wrong = {e.public_id: "anti_signal" for e in waiting}  # also what needed it
+    [one], _gone = candidates_decide.decided(inventory, wrong)
+    alone = curate.preview(one.artifact, one.steps, by=world.by)
+    assert alone.needs_reason(0.9)
+    impact, held = candidates_decide.within_target(one, by=world.by, target=0.9)
+    assert held > 0
+    assert len(one.rows) == len(one.steps) == len(waiting) - held
+    assert len(one.rows) == 1 or not impact.needs_reason(0.9)
+
+
+def test_what_a_strip_holds_is_in_the_order_of_the_list(world: make.World) -> None:
+    mine(world)
+    inventory = fresh_inventory(world.inventory.pk)
+    listed = [c.exemplar.public_id for c in page(world, Filters(policy="cancel-order"), size=50).rows]
+    decisions = {pk: "reject" if n == 2 else "anti_signal" for n, pk in enumerate(reversed(listed))}
+    [one], _gone = candidates_decide.decided(inventory, decisions)
+    candidates_decide.in_order(inventory, [one])
+    told = [e.public_id for e, decision in one.rows if decision != "reject"]
+    assert told == [pk for pk in listed if decisions[pk] != "reject"]
+    assert one.rows[-1][1] == "reject"
+    assert [step.exemplar for step in one.steps] == [e.public_id for e, _decision in one.rows]
+
+
+def test_a_decision_on_all_is_refused_where_the_list_has_moved(
+    world: make.World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine(world)
+    inventory = fresh_inventory(world.inventory.pk)
+    asked = Filters(policy="cancel-order")
+    shown = page(world, asked).extent
+    assert shown.count == 12
+    decisions = candidates_decide.of_all(inventory, asked, "suggested", shown)
+    assert {Exemplar.objects.get(public_id=pk).polarity for pk in decisions} == {"signal", "anti_signal"}
+    assert all(Exemplar.objects.get(public_id=pk).polarity == side for pk, side in decisions.items())
+    gone = next(iter(decisions))
+    curate.apply(world.cancel, [Step("reject", exemplar=gone)], by=world.by, base_version=1)
+    with pytest.raises(Conflict, match="There are 11 now, not 12"):
+        candidates_decide.of_all(inventory, asked, "reject", shown)
+    suggest(world, "stop the shoes")  # as many as before, but others
+    with pytest.raises(Conflict, match="Others are among these 12 now"):
+        candidates_decide.of_all(inventory, asked, "reject", shown)
+    with pytest.raises(Invalid, match="no decision"):
+        candidates_decide.of_all(inventory, asked, "maybe", page(world, asked).extent)
+    monkeypatch.setattr(candidates_decide, "MOST_AT_ONCE", 3)
+    with pytest.raises(Invalid, match="are more than"):
+        candidates_decide.of_all(inventory, asked, "reject", page(world, asked).extent)
 
 
 def test_without_labels_there_is_no_effect(world: make.World) -> None:
@@ -328,7 +442,7 @@ def test_decisions_become_steps_per_policy(world: make.World) -> None:
         "nothing": "signal",
         rows["thank you"].public_id: "nonsense",
     }
-    found, gone = candidates.decided(inventory, decisions)
+    found, gone = candidates_decide.decided(inventory, decisions)
     assert [one.artifact.key for one in found] == ["cancel-order", "refund-status"]
     assert gone == ["nothing"]
     assert [(s.action, s.polarity) for s in found[0].steps] == [
@@ -338,7 +452,7 @@ def test_decisions_become_steps_per_policy(world: make.World) -> None:
     done = curate.apply(found[0].artifact, found[0].steps, by=world.by, base_version=1, reason="because")
     assert done.version is not None
     assert done.version.number == 2  # one version for all of it
-    again, gone = candidates.decided(inventory, decisions)
+    again, gone = candidates_decide.decided(inventory, decisions)
     assert [one.artifact.key for one in again] == ["refund-status"]
     assert len(gone) == 4
 
@@ -348,17 +462,17 @@ def test_the_best_of_each_policy(world: make.World) -> None:
     for text in ("stop the parcel with shoes", "stop the shoes parcel"):
         suggest(world, text)
     inventory = fresh_inventory(world.inventory.pk)
-    taken, left = candidates.best(inventory, Filters(), 2)
+    taken, left = candidates_decide.best(inventory, Filters(), 2)
     assert (len(taken), left) == (6, 0)
     listed = page(world, Filters(policy="cancel-order"), size=50).rows
     best = [c.exemplar.public_id for c in listed if c.offered][:2]
     assert [pk for pk in taken if pk in {c.exemplar.public_id for c in listed}] == best
     assert {taken[c.exemplar.public_id] for c in listed if c.exemplar.public_id in taken} <= {"signal", "anti_signal"}
-    both, _ = candidates.best(inventory, Filters(policy="cancel-order", source="generated"), 10)
+    both, _ = candidates_decide.best(inventory, Filters(policy="cancel-order", source="generated"), 10)
     assert len(both) == 1  # of the two nearly equal ones one
-    few, left = candidates.best(inventory, Filters(), 2, most=1)
+    few, left = candidates_decide.best(inventory, Filters(), 2, most=1)
     assert (len(few), left) == (2, 2)
-    assert candidates.best(inventory, Filters(policy="nothing"), 2) == ({}, 0)
+    assert candidates_decide.best(inventory, Filters(policy="nothing"), 2) == ({}, 0)
 
 
 def test_what_speaks_to_the_judge_is_listed_and_never_offered(world: make.World) -> None:
@@ -366,7 +480,7 @@ def test_what_speaks_to_the_judge_is_listed_and_never_offered(world: make.World)
     Conversation.objects.filter(external_id="talk-2").update(addresses_judge=True)
     found = row(world, "no, cancel them then")
     assert not found.offered
-    taken, _ = candidates.best(fresh_inventory(world.inventory.pk), Filters(), 50)
+    taken, _ = candidates_decide.best(fresh_inventory(world.inventory.pk), Filters(), 50)
     assert found.exemplar.public_id not in taken
 
 

@@ -19,7 +19,7 @@ from console.models import (
     Role,
     Run,
 )
-from console.services import candidates, curate, embed, run_work, runs
+from console.services import candidates_decide, curate, embed, run_work, runs
 from console.services.actor import SYSTEM, person
 from console.services.artifacts import exemplar_digest
 from console.services.candidates import Filters
@@ -267,7 +267,7 @@ def test_the_best_of_each_policy_is_looked_at_before_it_is_taken(world: make.Wor
     page = text_of(answer)
     assert "The best 2 of each policy" in page
     assert "6 decisions" in page
-    taken, _ = candidates.best(fresh_inventory(world.inventory.pk), Filters(), 2)
+    taken, _ = candidates_decide.best(fresh_inventory(world.inventory.pk), Filters(), 2)
     assert all(public_id in answer.content.decode() for public_id in taken)
     one = preview(author, top="3", next=BASE + "?policy=change-order&kind=anti")
     assert "3 decisions" in text_of(one)
@@ -285,7 +285,7 @@ def test_an_empty_tray_has_nothing_to_look_at(author: Client) -> None:
 
 
 def test_only_so_many_policies_at_once(author: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("console.services.candidates.POLICIES", 1)
+    monkeypatch.setattr("console.services.candidates_decide.POLICIES", 1)
     decide(author, "show", ident(SIGNAL))
     decide(author, "dont_show", ident("hello there", "refund-status"))
     assert "1 more policy follows after these." in text_of(preview(author))
