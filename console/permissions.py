@@ -30,6 +30,7 @@ class Request(HttpRequest):
     user: User
     htmx: HtmxDetails
     inventory: Inventory
+    inventories: list[Inventory] | None  # all that are the person's; None: not read
     role: Role
     request_id: str
     claim: Claim | None
@@ -45,14 +46,16 @@ def role_of(user: Any, inventory: Inventory) -> Role | None:
     return Role(membership.role) if membership else None
 
 
-def _entered(user: User, slug: str) -> tuple[Inventory, Role] | None:
-    """The inventory of that slug, with its judge, and the user's role there: one query. None: not theirs, or not there."""
+def _entered(user: User, slug: str) -> tuple[Inventory, Role, list[Inventory] | None] | None:
+    """The inventory of that slug, with its judge, the user's role there, and all that are theirs, by name: one query.
+    None: not theirs, or not there; all inventories are a superuser's, and are not read here.
+    """
     if user.is_superuser:
         found = Inventory.objects.select_related("judge").filter(slug=slug).first()
-        return (found, Role.ADMIN) if found else None
-    rows = Membership.objects.select_related("inventory__judge").filter(user=user, inventory__slug=slug)
-    membership = rows.first()
-    return (membership.inventory, Role(membership.role)) if membership else None
+        return (found, Role.ADMIN, None) if found else None
+    rows = list(Membership.objects.select_related("inventory__judge").filter(user=user))
+    mine = sorted((row.inventory for row in rows), key=lambda inventory: (inventory.name, inventory.slug))
+    return next(((row.inventory, Role(row.role), mine) for row in rows if row.inventory.slug == slug), None)
 
 
 def inventories_of(user: Any) -> "list[Inventory]":
@@ -149,7 +152,7 @@ def require(
             entered = _entered(request.user, inv)
             if entered is None:
                 raise Http404
-            inventory, role = entered
+            inventory, role, request.inventories = entered
             request.inventory, request.role = inventory, role
             if request.session.get(LAST) != inventory.slug:
                 request.session[LAST] = inventory.slug

@@ -28,6 +28,7 @@ from console.views import (
     migration,
     model_settings,
     neighbours,
+    notes,
     playground,
     policies,
     prefix,
@@ -152,6 +153,11 @@ inventory: list[URLPattern | URLResolver] = [
     # -- audit
     path("audit/", audit.audit_page, name="audit"),
     path("audit/rows.<slug:form>", audit.audit_file, name="audit-file"),
+    # -- notes and flags
+    path("notes/", notes.note_list, name="notes"),
+    path("notes/write/", notes.note_write, name="note-write"),
+    path("notes/<slug:note>/", notes.note_open, name="note-open"),
+    path("notes/<slug:note>/close/", notes.note_close, name="note-close"),
     # -- saved views
     path("views/", saved_views.view_list, name="saved-views"),
     path("views/save/", saved_views.view_save, name="saved-view-save"),

@@ -102,6 +102,12 @@
     if ("openKeys" in button.dataset) sheet();
   });
 
+  // What a summary opens has the focus in its first field.
+  document.addEventListener("toggle", (event) => {
+    const opened = event.target.matches?.("details[data-focus-inside]") && event.target.open;
+    if (opened && event.target.contains(document.activeElement)) $("textarea, input:not([type=hidden])", event.target)?.focus();
+  }, true);
+
   // A form that changes what the page shows as soon as something is chosen (its button is for those without scripts).
   document.addEventListener("change", (event) => {
     const form = event.target.closest?.("form[data-submit-on-change]");

@@ -7,12 +7,12 @@ from datetime import datetime, timedelta
 from django.db.models import Max, Q
 from django.utils import timezone
 
-from console.models import Change, Heartbeat, Inventory, Run, RunState, User
+from console.models import Change, Heartbeat, Inventory, Note, Run, RunState, User
 from console.presenters import run_words, runs, schedules
 from console.presenters.changes import ChangeGroup, change_rows, grouped
-from console.presenters.policies import Row
-from console.services import alerts
+from console.services import alerts, notes
 from console.services.alerts import Drift, RecallEstimate
+from console.services.policy_rows import Row
 
 SHOWN, READ = 6, 100
 WEEK = timedelta(days=7)
@@ -28,13 +28,18 @@ class Needs:
     unfitted: list[Row]
     recall: RecallEstimate | None  # where it is under the target
     drifts: list[tuple[Drift, str]]  # with the policy's name
+    mentions: list[Note]  # that name the reader and were not looked at
+    flags: list[Note]  # open ones, newest first
+    flags_n: int
 
     @property
     def nothing(self) -> bool:
-        return not (self.candidates or self.draft or self.unfitted or self.recall or self.drifts)
+        return not (
+            self.mentions or self.flags or self.candidates or self.draft or self.unfitted or self.recall or self.drifts
+        )
 
 
-def needs(inventory: Inventory, rows: Iterable[Row]) -> Needs:
+def needs(inventory: Inventory, rows: Iterable[Row], reader: User) -> Needs:
     listed = [row for row in rows if not row.archived]
     names = {row.key: row.name for row in listed}
     estimate = alerts.recall_estimate(inventory)
@@ -46,6 +51,9 @@ def needs(inventory: Inventory, rows: Iterable[Row]) -> Needs:
         unfitted=[row for row in listed if "unfitted" in row.states][:SHOWN],
         recall=estimate if estimate and estimate.under_target else None,
         drifts=[(drift, names[drift.key]) for drift in alerts.drifts(inventory) if drift.key in names][:SHOWN],
+        mentions=notes.unseen(inventory, reader, size=SHOWN),
+        flags=(flags := list(notes.open_flags(inventory)[: SHOWN + 1]))[:SHOWN],
+        flags_n=len(flags) if len(flags) <= SHOWN else notes.open_flags(inventory).count(),
     )
 
 

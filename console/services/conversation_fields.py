@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from django.db.models import Count, Exists, ExpressionWrapper, F, FloatField, OuterRef, Q, QuerySet, Subquery
-from django.db.models.functions import Cast, Coalesce
+from django.db.models.functions import Cast, Coalesce, Substr
 from django.db.models.lookups import (
     Exact,
     GreaterThan,
@@ -33,20 +33,20 @@ from console.models import (
     QueryState,
     Status,
 )
-from console.services import embed, table
+from console.services import embed, notes, table
 from console.services.filters import Field
 from console.services.inventories import current_point
 from console.services.saved_views import among
 from sq_core.scoring import cut_off
 
 EXACT = 50_000  # turns up to which outcomes are worked out for a filter
+OBJECT = notes.OBJECT  # object_type of notes and flags on one
 FLAGS = {
     "judge": _("speaks to the reviewer"),
     "replaced": _("characters replaced"),
     "unscored": _("not scored"),
 }
 _NUMBER = {"is": Exact, "gt": GreaterThan, "gte": GreaterThanOrEqual, "lt": LessThan, "lte": LessThanOrEqual}
-OBJECT = "conversation"  # object_type of notes and flags on one
 
 
 def fields(inventory: Inventory) -> tuple[Field, ...]:
@@ -92,7 +92,9 @@ def flags_on(inventory: Inventory) -> QuerySet[Note]:
 
 
 def _noted(inventory: Inventory) -> Q:
-    return Q(public_id__in=flags_on(inventory).values("object_id"))
+    """On itself, or on one of its messages."""
+    turns = notes.open_flags(inventory).filter(object_type=notes.TURN).annotate(whole=Substr("object_id", 1, 12)).order_by()
+    return Q(public_id__in=flags_on(inventory).values("object_id")) | Q(public_id__in=turns.values("whole"))
 
 
 def _labelled(inventory: Inventory) -> Q:

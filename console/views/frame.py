@@ -142,13 +142,20 @@ def frame(request: HttpRequest) -> dict[str, Any]:
         "keys": KEYS,
         "inventory": inventory,
         "role": getattr(request, "role", None),
-        "inventories": SimpleLazyObject(lambda: inventories_of(user) if user else []),
+        "inventories": SimpleLazyObject(lambda: _inventories(request)),
     }
     if inventory is not None:
         context["navigation"] = SimpleLazyObject(lambda: navigation(request))
         context["runs_at_work"] = SimpleLazyObject(lambda: runs_at_work(inventory))
         context["operating_point"] = SimpleLazyObject(lambda: operating_point(inventory))
     return context
+
+
+def _inventories(request: HttpRequest) -> list[Inventory]:
+    """The reader's, as `permissions.require` has read them already on an inventory's page."""
+    found: list[Inventory] | None = getattr(request, "inventories", None)
+    user = getattr(request, "user", None)
+    return found if found is not None else inventories_of(user) if user else []
 
 
 def say(request: HttpRequest, text: str, *, undo: str = "", error: bool = False) -> None:

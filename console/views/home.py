@@ -19,7 +19,7 @@ from console.services.errors import ServiceError
 
 
 def _needs(request: Request, inventory: Inventory) -> Any:
-    return cards_of.needs(inventory, rows_of.rows(inventory))
+    return cards_of.needs(inventory, rows_of.rows(inventory), request.user)
 
 
 def _watch(request: Request, inventory: Inventory) -> Any:

@@ -16,6 +16,7 @@ from console.services import (
     curate,
     evidence,
     inventories,
+    notes,
     review_items,
     review_queues,
     run_work,
@@ -94,6 +95,7 @@ def addresses(sample: Sample) -> list[tuple[str, str, str]]:
         ("data-report", "publisher", f"{home}/runs/{Run.objects.get(kind='import').public_id}/"),
         ("data-export", "publisher", f"{home}/data/export/"),
         ("data-freeze", "publisher", f"{home}/data/freeze/?release=2"),
+        ("notes", "publisher", f"{home}/notes/"),
         ("settings", "admin", f"{home}/settings/general/"),
         ("settings-members", "admin", f"{home}/settings/members/"),
         ("settings-tokens", "admin", f"{home}/settings/tokens/"),
@@ -144,7 +146,17 @@ def lived_in(sample: Sample) -> None:
     evidence.store_bundle(
         sample.inventory, trace_bundle(), by=by, origin=EvidenceOrigin.COMMAND, written_at=datetime.now(UTC)
     )
+    noted(sample)
     reviewed(sample)
+
+
+def noted(sample: Sample) -> None:
+    """A note that names the publisher, and a flag, on a message, a policy and a run."""
+    talk = sample.conversation("sky-112").public_id
+    by = person(sample.by_role["author"])
+    for kind, name, flag in (("turn", f"{talk}/2", True), ("artifact", KEY, False), ("turn", f"{talk}/2", False)):
+        on = notes.target(sample.inventory, kind, name)
+        notes.write(sample.inventory, on, "@paul, the fare is the old one here", by=by, flag=flag)
 
 
 def reviewed(sample: Sample) -> None:

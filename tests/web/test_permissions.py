@@ -33,6 +33,7 @@ def filled(pattern: URLPattern, world: make.World) -> str:
         "queue": "abcdefghjkmn",
         "item": "abcdefghjkmn",
         "answer": "abcdefghjkmn",
+        "note": "abcdefghjkmn",
     }
     wanted = {name: parts[name] for name in pattern.pattern.converters}
     return reverse(str(pattern.name), kwargs={"inv": world.inventory.slug, **wanted})
