@@ -26,6 +26,7 @@ from console.views import (
     judge_versions,
     labels,
     migration,
+    mine,
     model_settings,
     neighbours,
     notes,
@@ -153,6 +154,9 @@ inventory: list[URLPattern | URLResolver] = [
     # -- audit
     path("audit/", audit.audit_page, name="audit"),
     path("audit/rows.<slug:form>", audit.audit_file, name="audit-file"),
+    # -- what one has done oneself
+    path("mine/", mine.mine, name="mine"),
+    path("mine/undo/", mine.mine_undo, name="mine-undo"),
     # -- notes and flags
     path("notes/", notes.note_list, name="notes"),
     path("notes/write/", notes.note_write, name="note-write"),

@@ -244,8 +244,10 @@
     "*": tickAll,
     u: () => {
       const undo = $("#status [data-undo]") ?? $("[data-undo]");
-      undo?.click();
-      return Boolean(undo);
+      const mine = body.dataset.myUndo; // else one's own newest act, whatever page it was on
+      if (undo) undo.click();
+      else if (mine) location.assign(`${mine}?next=${encodeURIComponent(location.pathname + location.search)}`);
+      return Boolean(undo || mine);
     },
     ".": () => {
       const row = activeRow();

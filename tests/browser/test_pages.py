@@ -95,6 +95,8 @@ def addresses(sample: Sample) -> list[tuple[str, str, str]]:
         ("data-report", "publisher", f"{home}/runs/{Run.objects.get(kind='import').public_id}/"),
         ("data-export", "publisher", f"{home}/data/export/"),
         ("data-freeze", "publisher", f"{home}/data/freeze/?release=2"),
+        ("mine", "publisher", f"{home}/mine/"),
+        ("mine-author", "author", f"{home}/mine/"),
         ("notes", "publisher", f"{home}/notes/"),
         ("settings", "admin", f"{home}/settings/general/"),
         ("settings-members", "admin", f"{home}/settings/members/"),
