@@ -26,13 +26,20 @@ class QueueForm(forms.Form):
     blind = forms.BooleanField(
         label=_("Hide selection and AI reviewer until answered"),
         required=False,
-        help_text=_("Audit samples always do."),
+        help_text=_("Random samples always do."),
     )
     policies = forms.MultipleChoiceField(
         label=_("Policies (none ticked: all)"), required=False, widget=forms.CheckboxSelectMultiple
     )
     fired = forms.ChoiceField(label=_("Outcome"), choices=[], required=False)
     judged = forms.ChoiceField(label=_("AI reviewer says"), choices=[], required=False)
+    where = forms.CharField(
+        label=_("Conversations (optional)"),
+        required=False,
+        max_length=4_000,
+        widget=forms.Textarea({"rows": 3, "class": "mono", "placeholder": "channel:is:voice"}),
+        help_text=_("One condition a line, as in the address of the list of conversations (f=…)."),
+    )
     seed = forms.IntegerField(
         label=_("Seed of the draw"),
         min_value=0,
@@ -78,6 +85,7 @@ class QueueForm(forms.Form):
             order=values["order"],
             fired=values["fired"] if custom else "",
             judged=values["judged"] if custom else "",
+            where=tuple(line.strip() for line in values["where"].splitlines() if line.strip()),
         )
 
     def options(self) -> dict[str, Any]:

@@ -19,7 +19,9 @@ class QueueKind(models.TextChoices):
     NEAR = "near"  # nearest to the cut-off
     MODEL = "model"  # classifier and AI reviewer differ, either way
     HUMAN = "human"  # AI reviewer and a person differ
+    PINS = "pins"  # pinned turns that fail, or whose policy's text has changed since
     AUDIT = "audit"  # a random sample: the only kind that κ and recall may rest on
+    EXTRAS = "extras"  # a random sample of what was selected though the AI reviewer says not needed: corrects precision
     CUSTOM = "custom"
 
 
@@ -36,7 +38,7 @@ class ReviewQueue(models.Model):
     inventory = models.ForeignKey(Inventory, on_delete=models.CASCADE, related_name="review_queues")
     name = models.CharField(max_length=120)
     kind = models.CharField(max_length=16, choices=QueueKind.choices)
-    params = models.JSONField(default=dict)  # policies, size, seed, fired, judged: what the items were chosen by
+    params = models.JSONField(default=dict)  # policies, size, seed, …: what the items were chosen by
     order = models.CharField(max_length=16, choices=QueueOrder.choices, default=QueueOrder.WORST)
     reviewers = models.PositiveSmallIntegerField(default=1)  # different people per item
     minutes = models.PositiveSmallIntegerField(default=15)  # how long a reservation lasts

@@ -37,11 +37,25 @@ KINDS: dict[str, Kind] = {
         gettext_lazy("AI reviewer against people"),
         gettext_lazy("A person has said otherwise: a second person decides. Always blind."),
     ),
+    QueueKind.PINS: Kind(
+        gettext_lazy("Pins due"),
+        gettext_lazy(
+            "Turns that must be selected and are not, or whose policy reads otherwise since they were pinned."
+        ),
+    ),
     QueueKind.AUDIT: Kind(
         gettext_lazy("Random audit sample"),
         gettext_lazy("Drawn by chance from everything, always blind: the only kind that agreement is worked out from."),
     ),
-    QueueKind.CUSTOM: Kind(gettext_lazy("Your own choice"), gettext_lazy("Policies and outcomes as you choose them.")),
+    QueueKind.EXTRAS: Kind(
+        gettext_lazy("Random sample of what seems shown for nothing"),
+        gettext_lazy(
+            "Selected, and the AI reviewer says not needed: drawn by chance, always blind. It corrects precision."
+        ),
+    ),
+    QueueKind.CUSTOM: Kind(
+        gettext_lazy("Your own choice"), gettext_lazy("Conversations, policies and outcomes as you choose them.")
+    ),
 }
 ORDERS: dict[str, Text] = {
     QueueOrder.WORST: gettext_lazy("as the kind ranks them"),
@@ -126,6 +140,8 @@ def settings(queue: ReviewQueue) -> list[tuple[str, str]]:
     ]
     if queue.order == QueueOrder.RANDOM:
         facts.append((_("Seed of the draw"), str(params.get("seed", 1))))
+    if params.get("where"):
+        facts.append((_("Conversations"), " · ".join(params["where"])))
     if queue.kind == QueueKind.CUSTOM:
         facts.append((_("Outcome"), str(FIRED[params.get("fired", "")])))
         facts.append((_("AI reviewer says"), str(JUDGED[params.get("judged", "")])))

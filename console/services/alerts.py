@@ -46,6 +46,7 @@ class RecallEstimate:
     needed: int
     scenarios: int
     target: float
+    decided: int = 0  # of the needed: by people's decision, the others by the judge
 
     @property
     def under_target(self) -> bool:
@@ -94,7 +95,8 @@ def _estimate(
     needed_sums, _ = cluster_sums(measured[recent].sum(axis=1), scenario)
     low, high = _interval(caught_sums, needed_sums)
     recall = float(caught_sums.sum() / needed)
-    return RecallEstimate(recall, low, high, needed, int((needed_sums > 0).sum()), inventory.target_recall)
+    by_people = int((measured & found.by_people).sum())
+    return RecallEstimate(recall, low, high, needed, int((needed_sums > 0).sum()), inventory.target_recall, by_people)
 
 
 def _estimate_of_newest(

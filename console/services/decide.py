@@ -20,6 +20,7 @@ from console.models import (
 from console.services import audit
 from console.services.actor import Actor
 from console.services.errors import Invalid
+from console.services.human_labels import count_label
 
 MOST = 5_000  # newest answers that are looked through
 REASON_LIMIT = 2_000
@@ -85,6 +86,7 @@ def decide(item: ReviewItem, needed: bool, reason: str, *, by: Actor) -> ReviewD
     if not reason:
         raise Invalid("A decision needs its reason.", field="reason", hint="One sentence that others can hold on to.")
     with transaction.atomic():
+        count_label(item.queue.inventory)  # figures count it from here on
         row = ReviewDecision.objects.create(item=item, needed=needed, reason=reason, by=by.name)
         audit.record(
             by=by,

@@ -281,6 +281,7 @@ def metrics_of(
         "fired": int((fired & sampled).sum()),
         "states": int(sampled.sum()),
         "left_out": int(left_out.sum()),
+        "decided": int((counted & labels.by_people).sum()),
         "judge": basis.inventory.judge.name if basis.inventory.judge else "",
         "cutoff": cutoff,
     }

@@ -76,6 +76,7 @@ class Impact:
     states: int = 0
     left_out: int = 0
     relevant: int = 0
+    decided: int = 0  # of the counted turns: what people decided, in place of the judge
     recall_before: float | None = None
     recall_after: float | None = None
     precision_before: float | None = None
@@ -189,6 +190,7 @@ def _compare(impact: Impact, ground: Basis, before: _Before, draft: Draft, *, wi
     impact.fired_after = int(after.sum())
     impact.left_out = int(draft.left_out.sum())
     impact.relevant = draft.metrics.get("relevant", 0)
+    impact.decided = draft.metrics.get("decided", 0)
     impact.recall_after, impact.precision_after = recall_of(draft.metrics), precision_of(draft.metrics)
     impact.fit_ms = draft.fit_ms
     impact.offset_after, impact.offset_rule = draft.classifier.offset, draft.offset_rule
@@ -397,7 +399,7 @@ def impact_json(impact: Impact) -> dict[str, Any]:
             "by_example": impact.by_example,
             "by_cutoff": impact.by_cutoff,
         },
-        "recall": {"before": impact.recall_before, "after": impact.recall_after, "relevant": impact.relevant},
+        "recall": {"before": impact.recall_before, "after": impact.recall_after, "relevant": impact.relevant, "decided": impact.decided},
         "precision": {"before": impact.precision_before, "after": impact.precision_after},
         "pins": [
             {"id": p.id, "text": p.text, "passed_before": p.passed_before, "passes": p.passes, "breaks": p.breaks}

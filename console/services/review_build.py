@@ -1,6 +1,7 @@
 """What goes into a review queue: pairs of (query state, artifact) by cached margins and labels, ranked, each pair once.
 
-A random audit sample is drawn from every pair of the policies asked for, whatever anybody or anything says of it.
+A random audit sample is drawn from every pair of the policies asked for, whatever anybody or anything says of it; one of
+what was selected and found not needed, from every such pair.
 """
 
 from collections.abc import Sequence
@@ -8,10 +9,21 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from django.db.models import OuterRef, Q, Subquery
 from numpy.typing import NDArray
 
-from console.models import Artifact, ClassifierVersion, Inventory, QueryState, QueueKind, QueueOrder
-from console.services import table
+from console.models import (
+    Artifact,
+    ArtifactText,
+    ClassifierVersion,
+    Conversation,
+    Inventory,
+    Pin,
+    QueryState,
+    QueueKind,
+    QueueOrder,
+)
+from console.services import conversation_fields, filters, table
 from console.services.inventories import current_point
 from console.services.table_sample import is_long, page_table
 from sq_core.scoring import cut_off
@@ -20,6 +32,7 @@ MOST = 2_000  # items of one queue
 LONG = 20  # policies that a queue of a long log is chosen from: the first ones where none are named
 FIRED = ("", "yes", "no")
 JUDGED = ("", "needed", "not_needed", "none")
+DRAWN = frozenset({QueueKind.AUDIT, QueueKind.EXTRAS})  # by chance, each pair as likely as any other
 Bools = NDArray[np.bool_]
 
 
@@ -34,11 +47,14 @@ class Asked:
     order: str = QueueOrder.WORST
     fired: str = ""
     judged: str = ""
+    where: tuple[str, ...] = ()  # conditions on conversations, as the list of conversations takes them
 
     def to_json(self) -> dict[str, Any]:
         params: dict[str, Any] = {"policies": list(self.policies), "size": self.size, "seed": self.seed}
         if self.kind == QueueKind.CUSTOM:
             params |= {"fired": self.fired, "judged": self.judged}
+        if self.where:
+            params["where"] = list(self.where)
         return params
 
 
@@ -58,6 +74,7 @@ class Chosen:
     scored: int  # policies with a version, the ones that can be asked about
     judged: int  # pairs that the AI reviewer has scored
     states: int
+    needed: int = 0  # selected pairs that the AI reviewer finds needed: what an `extras` sample stands beside
 
 
 @dataclass
@@ -68,6 +85,7 @@ class _Column:
     margins: NDArray[np.float64]
     cutoff: float
     labels: table.Labels
+    due: dict[int, str] = field(default_factory=dict)  # place of a pin that is due → failing or stale
     chosen: Bools = field(default_factory=lambda: np.zeros(0, dtype=bool))
 
     @property
@@ -80,18 +98,29 @@ def choose(inventory: Inventory, asked: Asked) -> Chosen:
     columns, states = _columns(inventory, asked.policies)
     if states is None:
         return Chosen([], 0, 0, 0, 0)
+    inside = _inside(inventory, states, asked.where)
     for column in columns:
-        column.chosen = _mask(column, asked)
+        column.chosen = _mask(column, asked) & inside
     ranked = _drawn(columns, asked) if _random(asked) else _ranked(columns, states, asked)
-    if asked.kind != QueueKind.AUDIT:
+    if asked.kind not in DRAWN:
         ranked = _each_text_once(ranked, states, asked.size)
     pairs = [
         Pair(int(states.state_ids[p]), columns[at].artifact.pk, _why(columns[at], p))
         for at, p in ranked[: min(asked.size, MOST)]
     ]
-    judged = sum(int(column.labels.judged.sum()) for column in columns)
+    judged = sum(int(column.labels.scored.sum()) for column in columns)
     population = sum(int(column.chosen.sum()) for column in columns)
-    return Chosen(pairs, population, len(columns), judged, len(states))
+    needed = sum(int((column.fired & column.labels.score_relevant & inside).sum()) for column in columns)
+    return Chosen(pairs, population, len(columns), judged, len(states), needed)
+
+
+def _inside(inventory: Inventory, states: table.StateTable, where: tuple[str, ...]) -> Bools:
+    """(S,) the states of conversations that fulfil the conditions."""
+    if not where:
+        return np.ones(len(states), dtype=bool)
+    conditions = filters.parse(where, conversation_fields.fields(inventory))
+    rows = Conversation.objects.filter(inventory=inventory).filter(conditions.q())
+    return np.isin(states.conversation_ids, np.fromiter(rows.values_list("pk", flat=True), dtype=np.int64))
 
 
 def _columns(inventory: Inventory, policies: tuple[str, ...]) -> tuple[list[_Column], table.StateTable | None]:
@@ -105,7 +134,7 @@ def _columns(inventory: Inventory, policies: tuple[str, ...]) -> tuple[list[_Col
     if is_long(inventory):  # what can be looked at while somebody waits
         versions = versions.order_by("artifact__position", "artifact_id")[:LONG]
     states = page_table(inventory, point, [version.artifact_id for version in versions])
-    labels = table.all_labels(inventory, states)
+    labels, due = table.all_labels(inventory, states), _pins_due(inventory)
     columns = [
         _Column(
             artifact=version.artifact,
@@ -116,7 +145,27 @@ def _columns(inventory: Inventory, policies: tuple[str, ...]) -> tuple[list[_Col
         for version in sorted(versions, key=lambda version: version.artifact.key)
         if version.artifact_id in labels
     ]
+    for column in columns:
+        places = {states.positions[s]: stale for s, stale in due.get(column.artifact.pk, []) if s in states.positions}
+        fired = column.fired
+        column.due = {p: "stale" if fired[p] else "failing" for p, stale in places.items() if stale or not fired[p]}
     return columns, states
+
+
+def _pins_due(inventory: Inventory) -> dict[int, list[tuple[int, bool]]]:
+    """Per artifact the pinned states, and whether the artifact's text has changed since."""
+    now = ArtifactText.objects.current().filter(artifact=OuterRef("artifact")).values("digest")[:1]
+    pinned = Q(from_release__lte=OuterRef("from_release")) & (
+        Q(to_release__isnull=True) | Q(to_release__gte=OuterRef("from_release"))
+    )
+    then = ArtifactText.objects.filter(pinned, artifact=OuterRef("artifact")).order_by("-from_release").values("digest")
+    rows = Pin.objects.current().filter(artifact__inventory=inventory, state__isnull=False)
+    found: dict[int, list[tuple[int, bool]]] = {}
+    for artifact, state, was, reads in rows.annotate(was=Subquery(then[:1]), reads=Subquery(now)).values_list(
+        "artifact", "state", "was", "reads"
+    ):
+        found.setdefault(artifact, []).append((state, was != reads))
+    return found
 
 
 def kinds_found(inventory: Inventory) -> dict[str, int]:
@@ -130,30 +179,35 @@ def _mask(column: _Column, asked: Asked) -> Bools:
     labels, fired = column.labels, column.fired
     human, result = labels.human, np.ones(len(fired), dtype=bool)
     if asked.kind == QueueKind.MISSES:
-        result &= labels.relevant & ~fired & (human == 0)
+        result &= labels.score_relevant & ~fired & (human == 0)
     elif asked.kind == QueueKind.NEAR:
         result &= human == 0
     elif asked.kind == QueueKind.MODEL:
-        result &= labels.judged & (labels.relevant != fired) & (human == 0)
+        result &= labels.scored & (labels.score_relevant != fired) & (human == 0)
     elif asked.kind == QueueKind.HUMAN:
-        result &= labels.judged & (human > 0) & (labels.relevant != (human >= labels.pass_mark))
+        told = labels.scored & (human > 0) & ~labels.by_people  # what is decided is settled
+        result &= told & (labels.score_relevant != (human >= labels.pass_mark))
+    elif asked.kind == QueueKind.PINS:
+        result = np.isin(np.arange(len(fired)), list(column.due))
+    elif asked.kind == QueueKind.EXTRAS:
+        result &= labels.scored & ~labels.score_relevant & fired
     elif asked.kind == QueueKind.CUSTOM:
         if asked.fired:
             result &= fired == (asked.fired == "yes")
         if asked.judged == "none":
-            result &= ~labels.judged
+            result &= ~labels.scored
         elif asked.judged:
-            result &= labels.judged & (labels.relevant == (asked.judged == "needed"))
+            result &= labels.scored & (labels.score_relevant == (asked.judged == "needed"))
     return result
 
 
 def _random(asked: Asked) -> bool:
-    return asked.kind == QueueKind.AUDIT or asked.order == QueueOrder.RANDOM
+    return asked.kind in DRAWN or asked.order == QueueOrder.RANDOM
 
 
 def _room(asked: Asked) -> int:
     """How many are ranked: more than asked for where some may say the same as others."""
-    return asked.size if asked.kind == QueueKind.AUDIT else 4 * asked.size
+    return asked.size if asked.kind in DRAWN else 4 * asked.size
 
 
 def _drawn(columns: Sequence[_Column], asked: Asked) -> list[tuple[int, int]]:
@@ -196,7 +250,9 @@ def _keys(
         return -states.state_ids[places].astype(np.float64), np.zeros(len(places))
     if asked.kind == QueueKind.NEAR:
         return np.abs(gap), np.zeros(len(places))
-    needed, score = column.labels.relevant[places], column.labels.score[places].astype(np.float64)
+    if asked.kind == QueueKind.PINS:  # those that fail, the farthest first
+        return np.array([column.due[int(p)] == "stale" for p in places], dtype=np.float64), gap
+    needed, score = column.labels.score_relevant[places], column.labels.score[places].astype(np.float64)
     return np.where(needed, -score, 10 + score), np.where(needed, gap, -gap)
 
 
@@ -219,7 +275,8 @@ def _each_text_once(ranked: list[tuple[int, int]], states: table.StateTable, siz
 
 
 def _why(column: _Column, p: int) -> dict[str, Any]:
-    return {
+    pin = {"pin": column.due[p]} if p in column.due else {}
+    return pin | {
         "margin": round(float(column.margins[p]), 6),
         "cutoff": round(column.cutoff, 6),
         "fired": bool(column.fired[p]),

@@ -18,14 +18,14 @@ from console.models import (
     ReviewItem,
     ReviewQueue,
 )
-from console.services import audit
+from console.services import audit, conversation_fields, filters
 from console.services.actor import Actor
 from console.services.errors import Invalid, NotFound
-from console.services.review_build import FIRED, JUDGED, MOST, Asked, Chosen, choose
+from console.services.review_build import DRAWN, FIRED, JUDGED, MOST, Asked, Chosen, choose
 
 REVIEWERS = range(1, 4)
 MINUTES = range(1, 1441)
-BLIND = frozenset({QueueKind.AUDIT, QueueKind.HUMAN})  # what agreement is read from is always blind
+BLIND = DRAWN | {QueueKind.HUMAN}  # what figures are read from is always blind
 GUIDELINE_LIMIT = 5_000
 
 
@@ -42,7 +42,7 @@ def create_queue(
     closes_at: datetime | None = None,
 ) -> ReviewQueue:
     """Choose the items now and keep them: their order, and why each is there. Raises Invalid where there is none."""
-    _check(asked, reviewers, minutes)
+    _check(inventory, asked, reviewers, minutes)
     chosen = choose(inventory, asked)
     if not chosen.pairs:
         raise Invalid("No turn fits: there is nothing to review.", field="kind", hint="Choose another kind or policy.")
@@ -51,8 +51,8 @@ def create_queue(
             inventory=inventory,
             name=name.strip()[:120] or default_name(inventory, asked.kind),
             kind=asked.kind,
-            params=asked.to_json(),
-            order=QueueOrder.RANDOM if asked.kind == QueueKind.AUDIT else asked.order,
+            params=asked.to_json() | ({"needed": chosen.needed} if asked.kind == QueueKind.EXTRAS else {}),
+            order=QueueOrder.RANDOM if asked.kind in DRAWN else asked.order,
             reviewers=reviewers,
             minutes=minutes,
             blind=blind or asked.kind in BLIND,
@@ -81,7 +81,7 @@ def default_name(inventory: Inventory, kind: str) -> str:
     return f"{QueueKind(kind).label} {n}"
 
 
-def _check(asked: Asked, reviewers: int, minutes: int) -> None:
+def _check(inventory: Inventory, asked: Asked, reviewers: int, minutes: int) -> None:
     if asked.kind not in QueueKind.values:
         raise Invalid(f"There is no kind of queue {asked.kind[:40]!r}.", field="kind")
     if not 1 <= asked.size <= MOST:
@@ -90,6 +90,11 @@ def _check(asked: Asked, reviewers: int, minutes: int) -> None:
         raise Invalid(f"There is no order {asked.order[:40]!r}.", field="order")
     if asked.fired not in FIRED or asked.judged not in JUDGED:
         raise Invalid("That is no filter of a queue.", field="fired" if asked.fired not in FIRED else "judged")
+    ignored = filters.parse(asked.where, conversation_fields.fields(inventory)).ignored
+    if ignored:
+        raise Invalid(
+            f"{ignored[0].text}: {ignored[0].why}.", field="where", hint="As the list of conversations has it."
+        )
     if reviewers not in REVIEWERS:
         raise Invalid("An item is answered by one to three people.", field="reviewers")
     if minutes not in MINUTES:

@@ -315,6 +315,7 @@ class Headline:
     split: str
     judge: str
     sampled: bool = False
+    decided_pairs: int = 0  # of the needed ones: by people's decision, the others by the judge
 
 
 _headlines = table.Cache(16)
@@ -365,6 +366,7 @@ def _headline(inventory: Inventory, number: int) -> Headline:
         missed=missed / needed if needed else None,
         needed_pairs=needed,
         missed_pairs=missed,
+        decided_pairs=int((measured & found.by_people).sum()),
         tokens_selected=int(tokens.mean()),
         **common,
     )
@@ -410,6 +412,7 @@ class LogOutcomes:
     relevant: NDArray[np.bool_]
     judged: NDArray[np.bool_]
     measured: NDArray[np.bool_]
+    by_people: NDArray[np.bool_]  # what people decided, in place of the judge
 
 
 def outcomes_of_log(inventory: Inventory, number: int, bundle: Bundle, states: table.StateTable) -> LogOutcomes:
@@ -417,14 +420,14 @@ def outcomes_of_log(inventory: Inventory, number: int, bundle: Bundle, states: t
     pks = dict(Artifact.objects.filter(inventory=inventory).values_list("key", "pk"))
     labels = table.all_labels(inventory, states)
     fired = np.zeros((len(states), len(bundle.artifacts)), dtype=bool)
-    relevant, judged, fenced = np.zeros_like(fired), np.zeros_like(fired), np.zeros_like(fired)
+    relevant, judged, fenced, decided = (np.zeros_like(fired) for _ in range(4))
     leaks = _leaking_scenarios(inventory, number)
     for column, artifact in enumerate(bundle.artifacts):
         fired[:, column] = fired_states(artifact, bundle, states)
         fenced[:, column] = states.in_scenarios(leaks.get(artifact.key, set()))
         if (mine := labels.get(pks[artifact.key])) is not None:
-            relevant[:, column], judged[:, column] = mine.relevant, mine.judged
-    return LogOutcomes(fired, relevant, judged, relevant & ~fenced)
+            relevant[:, column], judged[:, column], decided[:, column] = mine.relevant, mine.judged, mine.by_people
+    return LogOutcomes(fired, relevant, judged, relevant & ~fenced, decided)
 
 
 def _leaking_scenarios(inventory: Inventory, number: int) -> dict[str, set[str]]:

@@ -27,7 +27,7 @@ from console.models import (
     OperatingPoint,
     StateView,
 )
-from console.services import embed
+from console.services import decided, embed
 from sq_core import embedding
 from sq_core.classifier import Classifier
 from sq_core.conversation import RENDERER_VERSION
@@ -128,12 +128,13 @@ _labels = Cache(
     16, most=256 * MEGABYTE, bytes_of=lambda read: sum(2 * mine.score.nbytes for mine in read.labels.values())
 )
 _texts = Cache(16)
+_decisions = Cache(16)
 _scenarios = Cache(2_000)
 _margins = Cache(5_000, most=512 * MEGABYTE, bytes_of=lambda margins: margins.nbytes)
 
 
 def clear_caches() -> None:
-    for cache in (_tables, _labels, _texts, _scenarios, _margins):
+    for cache in (_tables, _labels, _texts, _decisions, _scenarios, _margins):
         cache.clear()
 
 
@@ -320,19 +321,42 @@ def pooling_of(point: OperatingPoint) -> Pooling:
 # --------------------------------------------------------------------------------------------------------------- labels
 @dataclass(frozen=True, eq=False)
 class Labels:
-    """What the inventory's judge and people say of one artifact at every state of a table: scores (S,), 0 = not judged."""
+    """What the inventory's judge and people say of one artifact at every state of a table: scores (S,), 0 = not judged.
+
+    ``decided`` (`services.decided`): what people decided, 5 or 1, 0 = nothing; None = nothing anywhere. It is what figures
+    count where it is there: ``judged`` and ``relevant``; ``scored`` and ``score_relevant`` are the AI reviewer's alone.
+    """
 
     score: NDArray[np.int8]
     human: NDArray[np.int8]
     pass_mark: int
+    decided: NDArray[np.int8] | None = None
+
+    def with_decided(self, decided: NDArray[np.int8]) -> "Labels":
+        return replace(self, decided=decided)
 
     @property
-    def judged(self) -> NDArray[np.bool_]:
+    def scored(self) -> NDArray[np.bool_]:
         return self.score > 0
 
     @property
-    def relevant(self) -> NDArray[np.bool_]:
+    def score_relevant(self) -> NDArray[np.bool_]:
         return self.score >= self.pass_mark
+
+    @property
+    def by_people(self) -> NDArray[np.bool_]:
+        """Where the figures count what people decided."""
+        return np.zeros(len(self.score), dtype=bool) if self.decided is None else self.decided > 0
+
+    @property
+    def judged(self) -> NDArray[np.bool_]:
+        return self.scored if self.decided is None else self.scored | (self.decided > 0)
+
+    @property
+    def relevant(self) -> NDArray[np.bool_]:
+        if self.decided is None:
+            return self.score_relevant
+        return np.where(self.decided > 0, self.decided >= self.pass_mark, self.score_relevant)
 
 
 def labels_of(inventory: Inventory, table: StateTable, artifact: Artifact, *, fresh: bool = False) -> Labels:
@@ -345,7 +369,7 @@ def all_labels(inventory: Inventory, table: StateTable, *, fresh: bool = False) 
     if not fresh:
         inventory = Inventory.objects.select_related("judge").get(pk=inventory.pk)
     if table.sample is not None:
-        return table.sample.labels(inventory, table)
+        return decided.over(_decisions_of(inventory), table, table.sample.labels(inventory, table))
     texts = current_texts(inventory)
     key = (table.key, inventory.judge_id, hash(frozenset(texts.items())))
     read: _Read = _labels.renew(key, lambda held: _read_labels(inventory, table, texts, held))
@@ -413,4 +437,9 @@ def _read_labels(inventory: Inventory, table: StateTable, texts: dict[int, int],
             own.add(artifact)
             labels[artifact] = mine = replace(mine, score=mine.score.copy(), human=mine.human.copy())
         (mine.human if kind == JudgeKind.HUMAN else mine.score)[position] = score
-    return _Read(inventory.label_revision, last, count, labels)
+    return _Read(inventory.label_revision, last, count, decided.over(_decisions_of(inventory), table, labels))
+
+
+def _decisions_of(inventory: Inventory) -> dict[tuple[int, int], bool]:
+    key = (inventory.pk, inventory.label_revision, inventory.release)
+    return committed(_decisions, key, lambda: decided.rows(inventory))

@@ -17,7 +17,7 @@ from console.presenters import agreement as shown
 from console.presenters import figures_pages
 from console.services import agreement as service
 from console.services import decide as deciding
-from console.services import review_items
+from console.services import precision, review_items
 from console.services.agreement import LISTED, Comparison, Filters
 from console.services.errors import Invalid
 from console.views.frame import say
@@ -56,6 +56,7 @@ def agreement(request: Request, inventory: Inventory) -> HttpResponse:
         "scores": scores,
         "nothing": found is not None and not found.answers,
         "most": LISTED,
+        "sampled": None if scores or filters.policy else precision.of_inventory(inventory),
         "drawn": urlencode(kept) if found and any(c.audit and c.result.kappa is not None for c in comparisons) else None,
     }
     return render(request, "agreement/agreement.html", context)

@@ -76,8 +76,6 @@ OWN_KEYS = (
     ("s", _("Use as a show example")),
     ("a", _("Use as a don't-show example")),
     ("r", _("Don't use")),
-    ("b", _("Use the best of the policy")),
-    ("d", _("Don't use the rest of the policy")),
     ("]", _("Next message, or next policy")),
     ("[", _("Message before, or policy before")),
     ("p", _("Must select here")),
@@ -93,9 +91,9 @@ OWN_KEYS = (
     ("t", _("Move to the other side")),
     ("e", _("Edit")),
     ("v", _("What will change")),
-    ("d", _("Compare")),
+    ("d", _("Compare; don't use the rest of a policy")),
     ("l", _("Lasso on the map")),
-    ("b", _("Box on the map")),
+    ("b", _("Box on the map; use the best of a policy")),
     ("0", _("The whole map")),
 )
 

@@ -16,7 +16,7 @@ from console.models import Inventory, QueueKind, ReviewItem, ReviewQueue, Role
 from console.permissions import Request, actor_of, require, wants_part
 from console.presenters import review as shown
 from console.presenters.agreement import Card, card
-from console.services import review_items, review_queues, review_read
+from console.services import filters, precision, review_items, review_queues, review_read
 from console.services.agreement import queue_kappa
 from console.services.errors import Invalid, ServiceError
 from console.services.review_items import LAST, Given
@@ -41,10 +41,11 @@ def review(request: Request, inventory: Inventory) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @require(Role.AUTHOR)
 def review_new(request: Request, inventory: Inventory) -> HttpResponse:
-    """``?kind=`` which one is ticked."""
+    """``?kind=`` which one is ticked, ``?f=`` conditions as the list of conversations has them."""
     asked = request.GET.get("kind", QueueKind.MISSES)
     kind = asked if asked in shown.KINDS else QueueKind.MISSES
-    form = QueueForm(posted(request), inventory=inventory, initial={"kind": kind})
+    where = "\n".join(request.GET.getlist("f")[: filters.MOST])
+    form = QueueForm(posted(request), inventory=inventory, initial={"kind": kind, "where": where})
     if form.is_bound and form.is_valid():
         try:
             made = review_queues.create_queue(inventory, form.asked(), by=actor_of(request), **form.options())
@@ -77,6 +78,7 @@ def review_queue(request: Request, inventory: Inventory, queue: str) -> HttpResp
         "facts": shown.settings(found),
         "flags": review_queues.open_flags(found) if now.aside else [],
         "agreed": _agreed(found),
+        "sampled": precision.of_queue(found) if found.kind == QueueKind.EXTRAS and now.done else None,
         "may_start": not over and request.role.includes(Role.REVIEWER),
     }
     return render(request, "review/queue.html", context)

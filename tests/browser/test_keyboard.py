@@ -148,14 +148,14 @@ def test_keys_rest_while_typing(world: make.World, page_of: Callable[..., Page])
 def test_the_profile_switches_single_keys_off_or_moves_them(world: make.World, page_of: Callable[..., Page]) -> None:
     page = page_of(world.author)
     page.goto("/profile/")
-    page.get_by_label("Next row").fill("d")
-    page.get_by_label("Previous row").fill("b")
+    page.get_by_label("Next row").fill("q")
+    page.get_by_label("Previous row").fill("i")
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_role("status")).to_contain_text("Saved.")
     page.goto("/i/tiny/policies/")
     keys(page, "j")
     assert focused(page, "tagName") == "BODY"
-    keys(page, "d")
+    keys(page, "q")
     assert str(focused(page, "id")).startswith("open-")
 
     page.goto("/profile/")
@@ -163,7 +163,7 @@ def test_the_profile_switches_single_keys_off_or_moves_them(world: make.World, p
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_role("status")).to_contain_text("Saved.")
     page.goto("/i/tiny/policies/")
-    keys(page, "d", "?", "g", "c", "/")
+    keys(page, "q", "?", "g", "c", "/")
     expect(page).to_have_url("/i/tiny/policies/")
     assert focused(page, "tagName") == "BODY"
     expect(page.get_by_role("dialog")).to_be_hidden()

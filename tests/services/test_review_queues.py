@@ -17,11 +17,23 @@ from console.models import (
     ReviewItem,
     ReviewQueue,
 )
-from console.services import embed, human_labels, review_build, review_items, review_queues, table
+from console.services import (
+    artifacts,
+    curate,
+    embed,
+    fit,
+    human_labels,
+    inventories,
+    review_build,
+    review_items,
+    review_queues,
+    table,
+)
 from console.services.actor import SYSTEM, Actor, person
 from console.services.errors import Conflict, Invalid, NotFound
 from console.services.fit import fresh_inventory
 from console.services.inventories import current_point
+from console.services.plan import Step
 from console.services.review_build import Asked
 from tests import make
 
@@ -123,6 +135,37 @@ def test_custom_filters_and_policies(world: make.World) -> None:
     assert {item.artifact.key for item in made.items.all()} == {"refund-status"}
     assert made.size == 2
     assert made.params == {"policies": ["refund-status"], "size": 100, "seed": 1, "fired": "", "judged": "needed"}
+
+
+def test_conversations_can_be_narrowed_down_in_the_language_of_every_list(world: make.World) -> None:
+    make.conversation(world.inventory, "by-voice", ["cancel my order please"], channel="voice")
+    embed.embed_states(world.inventory)
+    made = queue(world, QueueKind.CUSTOM, where=("channel:is:voice",), size=100)
+    assert {item.state.conversation.external_id for item in made.items.all()} == {"by-voice"}
+    assert made.params["where"] == ["channel:is:voice"]
+    both = queue(world, QueueKind.NEAR, where=("channel:is:voice", "or.scenario:is:talk-1"), size=100)
+    assert {item.state.conversation.external_id for item in both.items.all()} == {"by-voice", "talk-1"}
+    with pytest.raises(Invalid, match="no field colour") as error:
+        queue(world, QueueKind.CUSTOM, where=("colour:is:red",))
+    assert error.value.field == "where"
+
+
+def test_pins_that_fail_are_due_and_then_those_of_another_text(world: make.World) -> None:
+    assert not queue_pairs(world, QueueKind.PINS)
+    caught, missed = world.state("talk-1", 1), world.state("talk-4", 0)
+    for state in (caught, missed):
+        version = fit.active_version(world.cancel)
+        assert version is not None
+        step = Step("pin", state=state.pk)
+        curate.apply(world.cancel, [step], by=world.by, base_version=version.number, reason="must hold")
+    inventories.update_inventory(world.inventory, by=SYSTEM, theta=0.5)  # nothing is selected any more
+    made = queue(world, QueueKind.PINS)
+    assert [item.why["pin"] for item in made.items.order_by("position")] == ["failing", "failing"]
+    inventories.update_inventory(world.inventory, by=SYSTEM, theta=-5.0)  # everything is
+    assert not queue_pairs(world, QueueKind.PINS)
+    artifacts.edit_artifact(world.cancel, by=world.by, text="Quite another text.")
+    made = queue(world, QueueKind.PINS)
+    assert [item.why["pin"] for item in made.items.all()] == ["stale", "stale"]
 
 
 def test_a_kind_with_nothing_is_refused_by_name(world: make.World) -> None:

@@ -177,7 +177,7 @@ def test_who_has_no_inventory_gets_the_first_steps(db: None, signed_in: Any) -> 
 
 # -------------------------------------------------------------------------------------------------------------- profile
 def profile(**changes: str) -> dict[str, str]:
-    keys = {f"key_{n}": key for n, key in enumerate("?/jkx*u.sarpwynomzf>")}
+    keys = {f"key_{n}": key for n, key in enumerate("?/jkx*u.sar][pwynomzf>htevdlb0")}
     return {"time_zone": "UTC", **keys, **changes}
 
 
