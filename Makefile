@@ -71,7 +71,7 @@ LOCK := $(VENV)/lock/bin/pip-compile --quiet --generate-hashes --strip-extras --
 lock:  ## resolve the dependencies again (add UPGRADE=--upgrade for newer releases)
 	$(PYTHON) -m venv $(VENV)/lock
 	$(VENV)/lock/bin/pip install --quiet pip-tools
-	$(LOCK) $(UPGRADE) --extra fit --extra minilm --extra console -o requirements.lock pyproject.toml
+	$(LOCK) $(UPGRADE) --extra fit --extra minilm --extra console --extra parquet -o requirements.lock pyproject.toml
 	$(LOCK) $(UPGRADE) --extra dev -c requirements.lock -o requirements-dev.lock pyproject.toml
 	rm -rf $(VENV)/lock
 

@@ -13,6 +13,7 @@ from console.views import (
     candidates_strip,
     changes,
     conversations,
+    conversations_bulk,
     costs,
     data,
     data_export,
@@ -32,6 +33,7 @@ from console.views import (
     notes,
     playground,
     policies,
+    policies_bulk,
     prefix,
     profile,
     releases,
@@ -60,6 +62,7 @@ inventory: list[URLPattern | URLResolver] = [
     # -- home, policies (list, new, edit), releases
     path("", home.home, name="home"),
     path("policies/", policies.policies, name="policies"),
+    path("policies-bulk/", policies_bulk.policies_bulk, name="policies-bulk"),
     path("new-policy/", policies.policy_new, name="policy-new"),
     path("policies/<slug:key>/edit/", policies.policy_edit, name="policy-edit"),
     path("releases/", releases.releases, name="releases"),
@@ -121,6 +124,7 @@ inventory: list[URLPattern | URLResolver] = [
     path("evidence/<slug:evidence_id>/bundle.zip", evidence.evidence_file, name="evidence-file"),
     # -- conversations, why, playground
     path("conversations/", conversations.conversations, name="conversations"),
+    path("conversations-bulk/", conversations_bulk.conversations_bulk, name="conversations-bulk"),
     path("conversations/<slug:conversation>/", conversations.conversation, name="conversation"),
     path("conversations/<slug:conversation>/turns/<int:user_turn>/why/<slug:key>/", why.why_page, name="why"),
     path("conversations/<slug:conversation>/turns/<int:user_turn>/prefix/", prefix.prefix_page, name="prefix"),

@@ -34,10 +34,12 @@ from console.services import (
     fit,
     inventories,
     mine_log,
+    policy_rows,
     runtime,
     score,
     table,
     table_sample,
+    week,
 )
 from console.services.actor import SYSTEM, Actor, person
 from console.services.ingest_conversations import import_conversations
@@ -295,6 +297,8 @@ def clear_caches() -> None:
     runtime._bundles.clear()
     score._headlines.clear()
     conversation_list.clear_caches()
+    policy_rows.clear_caches()
+    week.clear_caches()
     embed.turn_cache._rows.clear()
     embed._whole.clear()
 

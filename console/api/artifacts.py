@@ -16,6 +16,7 @@ from console.api.schemas import (
     After,
     ArtifactEdit,
     ArtifactStatus,
+    Conditions,
     Dependencies,
     Inv,
     Kind,
@@ -27,6 +28,7 @@ from console.api.schemas import (
     PublicId,
     Reason,
     SearchText,
+    refuse_ignored,
 )
 from console.api.shapes import applied_json, change_rows, turn_json
 from console.models import (
@@ -42,7 +44,7 @@ from console.models import (
     Polarity,
     Role,
 )
-from console.services import answered, artifacts, authoring, curate, fit
+from console.services import answered, artifacts, authoring, curate, fit, policy_list, policy_rows
 from console.services.artifacts import get_artifact
 from console.services.curate import Applied
 from console.services.errors import Invalid
@@ -104,10 +106,12 @@ def list_artifacts(
     mode: Mode | None = None,
     status: ArtifactStatus = "active",
     q: SearchText = "",
+    f: Conditions = [],  # noqa: B006  # read, never written
     after: After = None,
     limit: Limit = PAGE,
 ) -> Any:
-    """In the order of the console's pages. ``q`` searches key, name and text."""
+    """In the order of the console's pages. ``q`` searches key, name and text; ``f`` are conditions as the addresses of the
+    console's list of policies have them (``f=recall:lt:90&f=or.state:is:failing_pin``)."""
     rows = Artifact.objects.filter(inventory=request.inventory)
     current = ArtifactSetting.objects.current().filter(artifact__inventory=request.inventory)
     if kind is not None:
@@ -117,6 +121,12 @@ def list_artifacts(
     if status != "all":
         current = current.filter(status=status)
     rows = rows.filter(pk__in=current.values("artifact_id"))
+    if f:
+        asks = policy_list.wanted(request.inventory, f=f)
+        refuse_ignored(asks.asked)
+        rows = rows.filter(
+            pk__in=[row.artifact.pk for row in policy_rows.rows(request.inventory) if asks.asked.keeps(row)]
+        )
     if q:
         texts = ArtifactText.objects.current().filter(Q(name__icontains=q) | Q(text__icontains=q))
         rows = rows.filter(Q(key__icontains=q) | Q(pk__in=texts.values("artifact_id")))

@@ -70,6 +70,11 @@ def current_setting(artifact: Artifact) -> ArtifactSetting:
     return ArtifactSetting.objects.current().get(artifact=artifact)
 
 
+def current_settings(found: Sequence[Artifact]) -> dict[int, ArtifactSetting]:
+    """By artifact; one query."""
+    return {row.artifact_id: row for row in ArtifactSetting.objects.current().filter(artifact__in=found)}
+
+
 def text_digest(name: str, text: str) -> str:
     return hashlib.sha256(f"{name}\0{text}".encode()).hexdigest()
 

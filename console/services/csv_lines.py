@@ -4,7 +4,7 @@ import csv
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "'")  # with the apostrophe, so that one can be taken off again
 
 
 def safe_cell(value: object) -> object:
@@ -12,6 +12,11 @@ def safe_cell(value: object) -> object:
     if isinstance(value, str) and value[:1] in FORMULA:
         return f"'{value}"
     return value
+
+
+def read_cell(text: str) -> str:
+    """What `safe_cell` was given."""
+    return text[1:] if text[:1] == "'" and text[1:2] in FORMULA else text
 
 
 class _Echo:

@@ -30,27 +30,13 @@ from console.services.actor import Actor
 from console.services.csv_lines import csv_lines
 from console.services.embed import to_message
 from console.services.errors import NotFound
+from console.services.export_columns import COLUMNS, KINDS
+from console.services.parquet import parquet_pieces
 from console.services.releases import get_release
 from sq_core import conversation as log
 
-KINDS = ("policies", "exemplars", "conversations", "judgements")
-FORMS = {"jsonl": "application/x-ndjson", "csv": "text/csv"}
+FORMS = {"jsonl": "application/x-ndjson", "csv": "text/csv", "parquet": "application/vnd.apache.parquet"}
 AT_ONCE = 5_000  # messages, or rows of another kind, held at a time
-COLUMNS: dict[str, tuple[str, ...]] = {
-    "policies": ("id", "name", "text", "kind", "mode", "fit_set", "status", "text_revision", "version", "release"),
-    "exemplars": (
-        "artifact", "polarity", "text", "source", "status", "conversation", "user_turn", "mining_rule", "label_horizon",
-        "decided_at", "exemplar", "version", "release",
-    ),
-    "conversations": (
-        "conversation", "scenario", "customer", "config", "channel", "started_at", "message", "user_turn", "role",
-        "content", "at", "tool_calls", "call_id", "requestor", "visible_to_agent", "prefix_digest", "release",
-    ),
-    "judgements": (
-        "conversation", "user_turn", "artifact", "score", "judge", "kind", "rubric", "pass_mark", "prompt_version",
-        "repeat", "chosen", "reason", "text_revision", "current_text", "prefix_digest", "by", "at", "release",
-    ),
-}  # fmt: skip
 Json = dict[str, Any]
 
 
@@ -62,27 +48,50 @@ class Source:
     release: int
     upto: int  # the last conversation's row: what comes in meanwhile is left out
     versions: Mapping[int, ClassifierVersion] = field(default_factory=dict)
+    keys: tuple[str, ...] | None = None  # policies and examples of these alone
+    conversations: tuple[int, ...] | None = None  # conversations and judgements of these rows alone
+    asked: Mapping[str, Any] = field(default_factory=dict)  # the filter, for the audit
 
     @property
     def newest(self) -> bool:
         return self.release == self.inventory.release
 
 
-def source(inventory: Inventory, release: int | None = None) -> Source:
-    """Raises NotFound for a release that there is not."""
+def source(
+    inventory: Inventory,
+    release: int | None = None,
+    *,
+    keys: Iterable[str] | None = None,
+    conversations: QuerySet[Conversation] | None = None,
+    asked: Mapping[str, Any] | None = None,
+) -> Source:
+    """``keys`` and ``conversations`` narrow it to what a filter (``asked``) matches now. Raises NotFound for a release that
+    there is not.
+    """
     number = inventory.release if release is None else release
     if number or release is not None:
         get_release(inventory, number)
     last = Conversation.objects.filter(inventory=inventory).aggregate(last=Max("pk"))["last"]
     versions = ClassifierVersion.objects.at(number).filter(artifact__inventory=inventory)
     small = versions.only("artifact_id", "number", "exemplars", "weight_hash")
-    return Source(inventory, number, last or 0, {version.artifact_id: version for version in small})
+    rows = None if conversations is None else tuple(conversations.order_by("pk").values_list("pk", flat=True))
+    return Source(
+        inventory=inventory,
+        release=number,
+        upto=last or 0,
+        versions={version.artifact_id: version for version in small},
+        keys=None if keys is None else tuple(keys),
+        conversations=rows,
+        asked=dict(asked or {}),
+    )
 
 
 def lines(found: Source, kind: str, form: str) -> Iterator[bytes]:
     """The file, line by line. Raises NotFound at once for a kind or form that there is not."""
     if kind not in KINDS or form not in FORMS:
         raise NotFound(f"There is no export of {kind[:40]!r} as {form[:20]!r}.", field="kind")
+    if form == "parquet":
+        return parquet_pieces(COLUMNS[kind], _CELLS[kind](found))
     if form == "csv":
         return (line.encode() for line in csv_lines(COLUMNS[kind], _CELLS[kind](found)))
     return (_line(row) for row in _ROWS[kind](found))
@@ -100,7 +109,7 @@ def note(found: Source, kind: str, form: str, *, by: Actor) -> None:
     """Who took what out, and when."""
     audit.record(
         by=by, inventory=found.inventory.slug, action="data.export", object_type="inventory",
-        object_id=found.inventory.slug, label=kind, after={"kind": kind, "format": form}, release=found.release,
+        object_id=found.inventory.slug, label=kind, after={"kind": kind, "format": form, **found.asked}, release=found.release,
     )  # fmt: skip
 
 
@@ -118,7 +127,8 @@ def counts(found: Source) -> dict[str, int]:
 
 # ------------------------------------------------------------------------------------------------------------ policies
 def _texts(found: Source) -> QuerySet[ArtifactText]:
-    return ArtifactText.objects.at(found.release).filter(artifact__inventory=found.inventory)
+    rows = ArtifactText.objects.at(found.release).filter(artifact__inventory=found.inventory)
+    return rows if found.keys is None else rows.filter(artifact__key__in=found.keys)
 
 
 def _active(found: Source) -> QuerySet[ArtifactSetting, int]:
@@ -164,6 +174,8 @@ def _all_exemplars(found: Source) -> QuerySet[Exemplar]:
     rows = Exemplar.objects.filter(artifact__inventory=found.inventory).select_related(
         "artifact", "origin__conversation"
     )
+    if found.keys is not None:
+        rows = rows.filter(artifact__key__in=found.keys)
     return rows.order_by("artifact__position", "artifact_id", "-polarity", "pk")  # show examples first
 
 
@@ -211,9 +223,7 @@ def _time(at: Any) -> str | None:
 # ------------------------------------------------------------------------------------------------------- conversations
 def _pieces(found: Source) -> Iterator[list[Conversation]]:
     """In the order they came, so many at a time that their messages can be held."""
-    last = 0
-    rows = Conversation.objects.filter(inventory=found.inventory, pk__lte=found.upto, erased_at=None).order_by("pk")
-    while piece := list(rows.filter(pk__gt=last)[:200]):
+    for piece in _rows_of(found):
         batch: list[Conversation] = []
         size = 0
         for row in piece:
@@ -223,6 +233,18 @@ def _pieces(found: Source) -> Iterator[list[Conversation]]:
             batch.append(row)
             size += row.message_count
         yield batch
+
+
+def _rows_of(found: Source) -> Iterator[list[Conversation]]:
+    rows = Conversation.objects.filter(inventory=found.inventory, pk__lte=found.upto, erased_at=None).order_by("pk")
+    if found.conversations is not None:
+        for start in range(0, len(found.conversations), 200):
+            if piece := list(rows.filter(pk__in=found.conversations[start : start + 200])):
+                yield piece
+        return
+    last = 0
+    while piece := list(rows.filter(pk__gt=last)[:200]):
+        yield piece
         last = piece[-1].pk
 
 
@@ -271,6 +293,7 @@ def _conversation_cells(found: Source) -> Iterator[Json]:
             about = {
                 "conversation": row.external_id, "scenario": row.scenario, "customer": row.customer,
                 "config": row.config, "channel": row.channel, "started_at": _time(row.started_at),
+                "metadata": json.dumps(row.metadata, ensure_ascii=False) if row.metadata else None,
                 "release": found.release,
             }  # fmt: skip
             for message in messages:
@@ -361,8 +384,9 @@ def _judgement_cells(found: Source) -> Iterator[Json]:
                 "kind": row.judge.kind, "rubric": row.judge.rubric, "pass_mark": row.judge.pass_mark,
                 "prompt_version": row.prompt_version, "repeat": row.repeat, "chosen": row.chosen,
                 "reason": row.reason, "text_revision": row.artifact_text.number,
-                "current_text": row.artifact_text_id in current, "prefix_digest": row.prefix_digest, "by": row.by,
-                "at": _time(row.at), "release": found.release,
+                "current_text": row.artifact_text_id in current, "prefix_digest": row.prefix_digest,
+                "digest_given": None if row.digest_computed else row.prefix_digest, "visible_upto": row.visible_upto,
+                "by": row.by, "at": _time(row.at), "release": found.release,
             }  # fmt: skip
 
 
@@ -374,3 +398,5 @@ _CELLS = {
     "policies": _policy_cells, "exemplars": _exemplar_cells, "conversations": _conversation_cells,
     "judgements": _judgement_cells,
 }  # fmt: skip
+
+__all__ = ["COLUMNS", "FORMS", "KINDS", "Source", "counts", "file_name", "lines", "message_json", "note", "source"]

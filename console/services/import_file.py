@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from console.models import Inventory
-from console.services import uploads
+from console.services import tables, uploads
 from console.services.actor import Actor
 from console.services.errors import Invalid
 from console.services.ingest import Progress, Report
@@ -68,6 +68,10 @@ def readable(path: Path, encoding: str | None = None) -> Iterator[Path]:
         raise Invalid(f"encoding is {encoding!r}.", field="encoding", hint=f"Choose one of {', '.join(ENCODINGS)}.")
     if path.is_dir() or not path.exists():  # the readers say what is wrong
         yield path
+        return
+    if tables.is_ours(path, path.name):
+        with tables.as_lines(path, name=path.name, most=uploads.unpacked_limit()) as lines:
+            yield lines
         return
     try:
         with path.open("rb") as file:

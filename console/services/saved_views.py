@@ -144,6 +144,12 @@ def ids_of(inventory: Inventory, public_id: str) -> list[str]:
     return list(view.ids or ()) if view else []
 
 
+def selections(inventory: Inventory, page: str) -> dict[str, frozenset[str]]:
+    """Every selection of a list, by its id."""
+    rows = SavedView.objects.filter(inventory=inventory, page=page, ids__isnull=False).values_list("public_id", "ids")
+    return {public_id: frozenset(ids or ()) for public_id, ids in rows}
+
+
 def among(inventory: Inventory, q: Callable[[list[str]], Q]) -> Field:
     """The condition "one of a selection" of a list whose rows ``q`` finds by their public ids."""
     return Field(

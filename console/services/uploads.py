@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from console.models import Inventory, Run, RunKind, Upload, UploadPart
 from console.models.run import ENDED
-from console.services import audit, upload_guess, upload_text
+from console.services import audit, tables, upload_guess, upload_text
 from console.services.actor import SYSTEM, Actor
 from console.services.errors import Conflict, Invalid, NotFound, TooLarge
 from sq_core.conversation import clean_text
@@ -52,10 +52,25 @@ def check_size(size: int) -> None:
 def store_upload(inventory: Inventory, file: IO[bytes], *, name: str, by: Actor) -> tuple[Upload, bool]:
     """Keep a file; whether it is new. The same content is the same upload, under the name it first had.
 
-    Written in pieces: whoever dies in between leaves an incomplete upload that the same file completes. Raises Invalid for
-    an empty file or a damaged gzip one, TooLarge.
+    Written in pieces: whoever dies in between leaves an incomplete upload that the same file completes. A table that an
+    export wrote (CSV, Parquet) is kept as the JSON lines that it stands for. Raises Invalid for an empty file or a damaged
+    one, TooLarge.
     """
     name = checked_name(name)
+    if not tables.is_table(name):
+        return _store(inventory, file, name=name, by=by)
+    with tempfile.NamedTemporaryFile(prefix="signalbox-table-") as copy:
+        for piece in _from_start(file):
+            copy.write(piece)
+        copy.flush()
+        path = Path(copy.name)
+        if not tables.is_ours(path, name):
+            return _store(inventory, file, name=name, by=by)
+        with tables.as_lines(path, name=name, most=unpacked_limit()) as lines, lines.open("rb") as plain:
+            return _store(inventory, plain, name=lines.name, by=by)
+
+
+def _store(inventory: Inventory, file: IO[bytes], *, name: str, by: Actor) -> tuple[Upload, bool]:
     size, digest = _measured(file)
     check_size(size)
     if not size:

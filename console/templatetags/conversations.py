@@ -31,6 +31,12 @@ def field_query(context: RequestContext, name: str, value: str) -> str:
 
 
 @register.filter
+def who(role: str) -> str:
+    """Who says it, in the pages' words."""
+    return str(shown.WHO.get(role, role))
+
+
+@register.filter
 def chip_class(outcome: Any) -> str:
     """The chip's class of an outcome."""
     return shown.chip_of(str(outcome))

@@ -22,7 +22,7 @@ from console.services.run_kinds import role_for
 from console.views.frame import say, whole
 from console.views.runs import wake
 
-ACCEPT = ".jsonl,.json,.ndjson,.yml,.yaml,.gz,.md,application/json"
+ACCEPT = ".jsonl,.json,.ndjson,.csv,.parquet,.yml,.yaml,.gz,.md,application/json"
 REJECTED = ("file", "line", "field", "message", "mend")
 
 

@@ -7,7 +7,7 @@ from django.views.decorators.http import require_GET
 from console.models import Inventory, Role
 from console.permissions import Request, actor_of, require
 from console.presenters import data as shown
-from console.services import export, freeze
+from console.services import conversation_list, export, freeze, policy_list
 from console.services.errors import NotFound
 from console.services.releases import get_release
 from console.views.data import tabs
@@ -45,12 +45,34 @@ def _source(request: Request, inventory: Inventory) -> tuple[export.Source, str]
 @require_GET
 @require(Role.REVIEWER)
 def data_export_file(request: Request, inventory: Inventory, kind: str, form: str) -> HttpResponseBase:
-    found = export.source(inventory, _number(request))
+    """``q`` and ``f`` as the lists have them (of conversations for their judgements too, of policies for their examples),
+    ``key`` policies by name: the file of what matches now.
+    """
+    found = _asked(request, inventory, kind)
     lines = export.lines(found, kind, form)
     export.note(found, kind, form, by=actor_of(request))
-    response = StreamingHttpResponse(lines, content_type=f"{export.FORMS[form]}; charset=utf-8")
+    charset = "" if form == "parquet" else "; charset=utf-8"
+    response = StreamingHttpResponse(lines, content_type=export.FORMS[form] + charset)
     response["Content-Disposition"] = f'attachment; filename="{export.file_name(found, kind, form)}"'
     return response
+
+
+def _asked(request: Request, inventory: Inventory, kind: str) -> export.Source:
+    q, f = request.GET.get("q", ""), request.GET.getlist("f")
+    keys, ids = ([value[:64] for value in request.GET.getlist(name)] for name in ("key", "id"))
+    given = (("q", q), ("f", f), ("key", keys), ("id", ids))
+    number, asked = _number(request), {name: value for name, value in given if value}
+    if not asked:
+        return export.source(inventory, number)
+    if kind in ("conversations", "judgements"):
+        rows = conversation_list.matching(inventory, conversation_list.wanted(inventory, q=q, f=f))
+        return export.source(
+            inventory, number, conversations=rows.filter(public_id__in=ids) if ids else rows, asked=asked
+        )
+    found = {
+        row.key for row in policy_list.chosen(policy_list.rows(inventory), policy_list.wanted(inventory, q=q, f=f))
+    }
+    return export.source(inventory, number, keys=found & set(keys) if keys else found, asked=asked)
 
 
 @require_GET

@@ -12,8 +12,8 @@ from django.views.decorators.http import require_GET
 from console.models import Inventory, Role
 from console.permissions import Request, require, wants_part
 from console.presenters import home as cards_of
-from console.presenters import policies as rows_of
 from console.presenters import tour
+from console.services import policy_rows as rows_of
 from console.services import score
 from console.services.errors import ServiceError
 

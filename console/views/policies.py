@@ -6,66 +6,76 @@ from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_GET, require_http_methods
 
 from console.forms import PolicyForm, add_service_error
-from console.models import Artifact, Inventory, Role
+from console.models import Artifact, Inventory, Role, ViewPage
 from console.permissions import Request, actor_of, require, wants_part
-from console.presenters import policies as rows_of
-from console.services import artifacts, authoring, curate, fit
+from console.presenters import filter_bar
+from console.presenters import policies as shown
+from console.services import artifacts, authoring, curate, fit, policy_list
 from console.services.errors import Conflict, Invalid, Unavailable
+from console.services.table_sample import is_long
+from console.services.week import week
+from console.views import saved_views
 from console.views.frame import posted, say
 
-STATE_LABELS = {
-    "under_target": gettext_lazy("caught under target"),
-    "unfitted": gettext_lazy("no examples yet"),
-    "text_changed": gettext_lazy("text changed"),
-    "failing_pin": gettext_lazy("must-select turn missed"),
-    "few": gettext_lazy("few judged turns"),
-}
-MODE_LABELS = {
-    "always": gettext_lazy("always on"),
-    "off": gettext_lazy("off"),
-    "archived": gettext_lazy("archived"),
-}
+SWITCHED = ("under_target", "failing_pin", "unfitted", "text_changed", "stale", "never", "few")
 
 
 @require_GET
 @require(Role.VIEWER)
 def policies(request: Request, inventory: Inventory) -> HttpResponse:
-    wanted = rows_of.asked(request.GET.get("q", ""), request.GET.get("sort", ""), request.GET.getlist("f"))
-    every = rows_of.rows(inventory)
+    if (address := filter_bar.added(request.GET)) is not None:
+        return redirect(request.path + address)
+    saved_views.opened(request, ViewPage.POLICIES)
+    asks = policy_list.wanted(
+        inventory, q=request.GET.get("q", ""), f=request.GET.getlist("f"), sort=request.GET.get("sort", "")
+    )
+    page = policy_list.page(inventory, asks, after=request.GET.get("after", "")[:64], fresh=True)
+    part = wants_part(request)
     context = {
-        "rows": rows_of.chosen(every, wanted),
-        "total": sum(not row.archived for row in every),
-        "wanted": wanted,
-        "filters": _filters(request, every, wanted),
-        "few": rows_of.FEW,
+        "page": page,
+        "rows": page.rows,
+        "names": {row.key: row.name for row in page.every},
+        "wanted": asks,
+        "bar": _bar(request, inventory, asks, page),
+        "operating_point": page.point,
+        "few": policy_list.FEW,
+        "long": is_long(inventory),
+        "week": week(inventory),
+        "acts": [(do, act.label) for do, act in shown.ACTS.items() if request.role.includes(act.needs)],
+        "query": request.GET.urlencode(),
+        "shelf": None if part else saved_views.shelf(request, ViewPage.POLICIES),
+        "part": part,
     }
-    template = "policies/list.html#rows" if wants_part(request) else "policies/list.html"
-    return render(request, template, context)
+    return render(request, "policies/list.html#rows" if part else "policies/list.html", context)
 
 
-def _filters(request: Request, every: list[rows_of.Row], wanted: rows_of.Asked) -> list[dict[str, Any]]:
-    """The filter chips with their counts; each links to the same list with its filter switched."""
-    found = [(("state", name), label, sum(name in row.states and not row.archived for row in every))
-             for name, label in STATE_LABELS.items()]  # fmt: skip
-    found += [(("mode", name), label, sum(_mode(row) == name for row in every)) for name, label in MODE_LABELS.items()]
-    result = []
-    for chip, label, n in found:
-        on = chip in wanted.filters
-        if not n and not on:
-            continue
-        kept = [f for f in wanted.filters if f != chip] if on else [*wanted.filters, chip]
-        query = request.GET.copy()
-        query.setlist("f", [f"{name}:is:{value}" for name, value in kept])
-        result.append({"label": label, "n": n, "on": on, "query": "?" + query.urlencode()})
-    return result
-
-
-def _mode(row: rows_of.Row) -> str:
-    return "archived" if row.archived else row.mode
+def _bar(
+    request: Request,
+    inventory: Inventory,
+    asks: policy_list.Wanted,
+    page: policy_list.Page,
+) -> filter_bar.Bar:
+    """With the states and modes that occur, each with its number."""
+    sort = request.GET.get("sort", "")
+    here = [row for row in page.every if not row.archived]
+    switches: dict[str, tuple[Any, int | None]] = {
+        f"state:is:{name}": (policy_list.STATES[name], sum(name in row.states for row in here)) for name in SWITCHED
+    }
+    for mode in ("always", "off"):
+        switches[f"mode:is:{mode}"] = (policy_list.MODES[mode], sum(row.mode == mode for row in here))
+    switches["mode:is:archived"] = (policy_list.MODES["archived"], len(page.every) - len(here))
+    return filter_bar.bar(
+        request.GET,
+        asks.asked,
+        policy_list.fields(inventory),
+        ignored=[(f"sort={sort}", _("no order of this list"))] if sort and sort != asks.sort else [],
+        switches=switches,
+        shown=page.matching,
+        total=page.total,
+    )
 
 
 # ------------------------------------------------------------------------------------------------------------- new, edit

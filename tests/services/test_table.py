@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from console.models import Exemplar, Inventory, Judgement
-from console.presenters import policies
 from console.services import artifacts, conversations, embed, score, table, why, workbench
+from console.services import policy_rows as policies
 from console.services.actor import SYSTEM
 from console.services.errors import Unavailable
 from console.services.ingest_conversations import grow_conversation

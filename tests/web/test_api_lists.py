@@ -103,6 +103,30 @@ def test_filters(admin: Api, path: str, found: list[str]) -> None:
     assert [row.get("key") or row["id"] for row in admin("GET", path).json["items"]] == found
 
 
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [
+        ("/conversations?f=turns:gte:3", ["talk-2", "talk-1"]),
+        ("/conversations?f=turns:gte:3&f=or.scenario:is:talk-4&f=not.scenario:is:talk-2", ["talk-4", "talk-1"]),
+        ("/conversations?q=green+lam", ["talk-4"]),
+        ("/artifacts?f=mode:is:auto&f=key:has:order", ["cancel-order", "change-order"]),
+        ("/artifacts?f=not.key:is:cancel-order&limit=1", ["change-order"]),
+    ],
+)
+def test_conditions_are_those_of_the_console(admin: Api, path: str, found: list[str]) -> None:
+    items = admin("GET", path).json["items"]
+    assert [row.get("key", row.get("id")) for row in items] == found
+
+
+@pytest.mark.parametrize("path", ["/conversations", "/artifacts"])
+def test_a_condition_that_cannot_be_read_is_refused(admin: Api, path: str) -> None:
+    answer = admin("GET", f"{path}?f=colour:is:red")
+    assert answer.status == 422
+    assert answer.error["field"] == "f"
+    assert "no field colour" in answer.error["message"]
+    assert admin("GET", path + "?" + "&".join(["f=turns:gte:1"] * 21)).status == 422
+
+
 def test_filters_of_exemplars_judgements_and_audit(admin: Api) -> None:
     signals = admin("GET", "/artifacts/cancel-order/exemplars?polarity=signal&status=promoted&source=written").json[
         "items"

@@ -1,25 +1,36 @@
 """The policies list, and the page where a policy is written, tried and edited."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.utils import timezone
 
 from console.models import (
     Artifact,
+    ArtifactSetting,
+    Centre,
     Change,
     ClassifierVersion,
+    Decision,
+    Discovery,
     Exemplar,
     ExemplarStatus,
     Inventory,
+    Judgement,
+    Origin,
     Pin,
     Release,
     Source,
 )
-from console.presenters import policies as rows_of
 from console.services import artifacts, authoring, curate, embed, fit, inventories, workbench
+from console.services import policy_list as rows_of
+from console.services import week as week_of
 from console.services.actor import SYSTEM
 from console.services.errors import Conflict, Invalid, Unavailable
+from console.services.ingest_judgements import import_judgements
 from console.services.plan import Step
+from sq_core.readers import JudgementRow
 from tests import make
 from tests.fakes import FakeEncoder
 
@@ -70,7 +81,7 @@ def test_figures_are_those_of_the_policy_s_own_page(world: make.World) -> None:
 
 def test_lowest_recall_first_and_unmeasured_last(world: make.World) -> None:
     make.artifact(world.inventory, "gift-wrap")
-    rows = rows_of.chosen(rows_of.rows(world.inventory), rows_of.asked("", "", []))
+    rows = rows_of.chosen(rows_of.rows(world.inventory), rows_of.Wanted())
     known = [row.recall for row in rows if row.recall is not None]
     assert known == sorted(known)
     assert rows[-1].key == "gift-wrap"
@@ -80,7 +91,7 @@ def test_lowest_recall_first_and_unmeasured_last(world: make.World) -> None:
 @pytest.mark.parametrize("sort", rows_of.SORTS)
 def test_every_sort_keeps_every_row(sort: str, world: make.World) -> None:
     rows = rows_of.rows(world.inventory)
-    assert {r.key for r in rows_of.chosen(rows, rows_of.asked("", sort, []))} == {r.key for r in rows}
+    assert {r.key for r in rows_of.chosen(rows, rows_of.wanted(world.inventory, sort=sort))} == {r.key for r in rows}
 
 
 def test_search_and_filters(world: make.World, signed_in: Any) -> None:
@@ -121,12 +132,144 @@ def test_pins_are_counted_and_a_missed_one_shows(world: make.World) -> None:
     assert (row.failing_pins == 1) == ("failing_pin" in row.states)
 
 
-def test_the_list_takes_a_fixed_number_of_queries(world: make.World, django_assert_max_num_queries: Any) -> None:
+@pytest.mark.django_db(transaction=True)  # nothing is kept inside a transaction
+def test_the_page_takes_few_queries_whatever_the_number(signed_in: Any, django_assert_max_num_queries: Any) -> None:
+    world = make.world()
     for number in range(5):
         make.artifact(world.inventory, f"more-{number}", signals=["a signal"], anti_signals=["an anti-signal"])
-    inventory = Inventory.objects.select_related("judge").get(pk=world.inventory.pk)  # as permissions.require gives it
-    with django_assert_max_num_queries(16):
-        rows_of.rows(inventory)
+    client = signed_in(world.author)
+    for query in ("", "?f=recall:lt:90&f=or.state:is:few&q=order&sort=-week"):
+        client.get(LIST + query)
+        with django_assert_max_num_queries(12):
+            assert client.get(LIST + query).status_code == 200
+
+
+# ------------------------------------------------------------------------------------------------- conditions and columns
+@pytest.mark.parametrize(
+    ("f", "expected"),
+    [
+        (["state:is:unfitted"], ["bare"]),
+        (["not.state:is:few", "not.state:is:unfitted"], []),
+        (["state:is:never"], ["bare-fitted"]),
+        (["state:is:stale"], ["refund-status"]),
+        (["genre:is:mined"], ["change-order"]),
+        (["mode:is:always", "or.state:is:unfitted"], ["bare", "cancel-order"]),
+        (["mode:is:archived", "or.mode:is:always"], ["cancel-order", "gone"]),
+        (["kind:is:tool"], ["bare"]),
+        (["waiting:gte:1"], ["change-order"]),
+        (["key:has:ORDER", "not.name:is:Change order"], ["cancel-order"]),
+        (["recall:gte:0", "precision:lte:100", "share:gte:0"], ["cancel-order", "change-order"]),
+        (["needed:is:3"], ["cancel-order"]),
+        (["week:gte:1"], ["cancel-order"]),
+    ],
+)
+def test_conditions(world: make.World, f: list[str], expected: list[str]) -> None:
+    from_other = Centre.objects.create(
+        inventory=world.inventory, number=9, encoder_id="x", vector=b"", digest="9" * 64, artifact_count=1
+    )
+    make.artifact(world.inventory, "bare", kind="tool")
+    make.artifact(world.inventory, "bare-fitted", signals=["one", "two"], anti_signals=["three", "four"])
+    artifacts.archive_artifact(make.artifact(world.inventory, "gone"), by=SYSTEM)
+    fit.refit(world.inventory, by=SYSTEM)
+    rows = [
+        JudgementRow(name, turn, make.JUDGE, {"bare-fitted": 1})
+        for name, turns in make.TALKS.items()
+        for turn in range(len(turns))
+    ]
+    import_judgements(world.inventory, rows, by=SYSTEM)
+    artifacts.edit_artifact(world.cancel, by=SYSTEM, mode="always")
+    ArtifactSetting.objects.current().filter(artifact=world.change).update(fit_set="mined")
+    Exemplar.objects.create(
+        artifact=world.change, polarity="signal", text="x", text_digest="x", source="mined", status="candidate"
+    )
+    ClassifierVersion.objects.current().filter(artifact=world.refund).update(to_release=0)
+    old = ClassifierVersion.objects.get(artifact=world.refund)
+    old.pk, old.number, old.to_release, old.centre = None, 2, None, from_other
+    old.save()
+    _record_live(world, world.cancel)
+    inventory = Inventory.objects.select_related("judge").get(pk=world.inventory.pk)
+    asks = rows_of.wanted(inventory, f=f, sort="order")
+    assert not asks.asked.ignored
+    assert sorted(row.key for row in rows_of.page(inventory, asks).rows) == expected
+
+
+def _record_live(world: make.World, artifact: Artifact) -> None:
+    for days in (0, 0, 1, 30):
+        discovery = Discovery.objects.create(
+            inventory=world.inventory, conversation=f"c{Discovery.objects.count()}", user_turn=0, release=1, theta=0,
+            encoder_id="x", origin=Origin.LIVE, at=timezone.now() - timedelta(days=days),
+        )  # fmt: skip
+        if days != 1:
+            Decision.objects.create(discovery=discovery, artifact=artifact, fired=True)
+
+
+def test_the_last_seven_days_that_have_data(world: make.World) -> None:
+    """Days without any do not count: of two days with data here both are among the last seven."""
+    _record_live(world, world.cancel)
+    found = week_of.week(Inventory.objects.select_related("judge").get(pk=world.inventory.pk))
+    assert (found.days, found.turns, found.fired) == (3, 4, {world.cancel.pk: 3})
+    assert found.judged[world.cancel.pk] == 12
+    assert found.relevant == {world.cancel.pk: 3, world.change.pk: 2, world.refund.pk: 2}
+    for number in range(9):  # older days push nothing in
+        Discovery.objects.create(
+            inventory=world.inventory, conversation=f"old{number}", user_turn=0, release=1, theta=0, encoder_id="x",
+            origin=Origin.LIVE, at=timezone.now() - timedelta(days=100 + number),
+        )  # fmt: skip
+    week_of.clear_caches()
+    again = week_of.week(world.inventory)
+    assert (again.days, again.turns) == (7, 8)
+
+
+def test_judged_days_are_found_among_many(world: make.World) -> None:
+    """Judgements of ten days: those of the newest seven count."""
+    ids = list(Judgement.objects.order_by("pk").values_list("pk", flat=True))
+    for place, pk in enumerate(ids):
+        at = timezone.now() - timedelta(days=3 * (9 - place * 10 // len(ids)))
+        Judgement.objects.filter(pk=pk).update(at=at)
+    inventory = Inventory.objects.select_related("judge").get(pk=world.inventory.pk)
+    found = week_of.week(inventory)
+    counted = sum(place * 10 // len(ids) >= 3 for place in range(len(ids)))
+    assert sum(found.judged.values()) == counted
+
+
+def test_rows_say_nearest_and_what_was_previewed(world: make.World, signed_in: Any) -> None:
+    row = next(row for row in rows_of.rows(world.inventory) if row.key == "cancel-order")
+    version = fit.active_version(world.cancel)
+    assert version is not None
+    assert row.previewed == version.metrics["fired"] / version.metrics["states"]
+    assert row.nearest in {"change-order", "refund-status"}
+    assert row.nearest_cosine is not None
+    assert row.together is not None
+    assert -1 <= row.nearest_cosine <= 1
+    page = signed_in(world.viewer).get(LIST).content.decode()
+    assert "previewed" in page
+    assert f'href="/i/tiny/policies/{row.nearest}/" title=' in page
+
+
+def test_pages_of_the_list_add_up_also_where_a_row_has_left(world: make.World) -> None:
+    for number in range(4):
+        make.artifact(world.inventory, f"more-{number}")
+    asks = rows_of.wanted(world.inventory, sort="name")
+    whole = [row.key for row in rows_of.page(world.inventory, asks).rows]
+    first = rows_of.page(world.inventory, asks, size=3)
+    assert [row.key for row in first.rows] == whole[:3]
+    artifacts.archive_artifact(artifacts.get_artifact(world.inventory, whole[2]), by=SYSTEM)
+    second = rows_of.page(world.inventory, asks, after=str(first.next), size=3)
+    assert [row.key for row in second.rows] == whole[3:6]
+    last = rows_of.page(world.inventory, asks, after=str(second.next), size=3)
+    assert [row.key for row in last.rows] == whole[6:]
+    assert last.next is None
+
+
+def test_a_selection_of_policies_is_a_condition(world: make.World, signed_in: Any) -> None:
+    client = signed_in(world.author)
+    answer = client.post(
+        "/i/tiny/views/save/",
+        {"page": "policies", "name": "Two", "selection": "1", "tick": ["cancel-order", "refund-status"]},
+    )
+    page = client.get(answer["Location"]).content.decode()
+    assert page.count("<tr data-row") == 2
+    assert "2 of 3" in page
 
 
 def test_text_of_a_policy_is_shown_as_text(world: make.World, signed_in: Any) -> None:

@@ -22,7 +22,7 @@ class Command(ServiceCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         add_inventory(parser)
         parser.add_argument("kind", choices=[*export.KINDS, FROZEN])
-        parser.add_argument("file", help="….jsonl, ….csv, ….zip for all; - writes JSON lines to standard output")
+        parser.add_argument("file", help="….jsonl, ….csv, ….parquet, ….zip for all; - writes JSON lines to standard output")
         parser.add_argument("--release", type=int, help="a release's number; the newest by default")
 
     def run(self, **options: Any) -> None:
@@ -34,7 +34,7 @@ class Command(ServiceCommand):
         elif form in export.FORMS:
             pieces = export.lines(found, kind, form)
         else:
-            raise CommandError(f"{name} ends in neither .jsonl nor .csv. Choose one of them.")
+            raise CommandError(f"{name} ends in none of .jsonl, .csv and .parquet. Choose one of them.")
         export.note(found, kind, form, by=COMMAND_LINE)
         if name == "-":
             _write(pieces, sys.stdout.buffer)
