@@ -86,8 +86,9 @@ def _kept_key(path: Path) -> str:
     return path.read_text(encoding="utf-8").strip()
 
 
-def database(url: str) -> dict[str, object]:
-    """Django's database dictionary for ``sqlite:///path`` or ``postgres://user:password@host:port/name``.
+def database(url: str, *, lock_s: int = 20) -> dict[str, object]:
+    """Django's database dictionary for ``sqlite:///path`` or ``postgres://user:password@host:port/name``. Who waits longer
+    than ``lock_s`` for another's lock is refused.
 
     Raises ImproperlyConfigured for any other scheme.
     """
@@ -103,7 +104,7 @@ def database(url: str) -> dict[str, object]:
             "NAME": path,
             # IMMEDIATE takes the write lock at BEGIN: no lost updates and no deadlock on upgrading a read lock.
             "OPTIONS": {
-                "timeout": 20,
+                "timeout": lock_s,
                 "transaction_mode": "IMMEDIATE",
                 "init_command": "PRAGMA journal_mode=WAL;PRAGMA synchronous=NORMAL;PRAGMA foreign_keys=ON;",
             },
@@ -119,6 +120,7 @@ def database(url: str) -> dict[str, object]:
             "PORT": str(parts.port or ""),
             "CONN_MAX_AGE": 60,
             "CONN_HEALTH_CHECKS": True,
+            "OPTIONS": {"options": f"-c lock_timeout={lock_s}s"},
         }
     raise ImproperlyConfigured(
         f"DATABASE_URL={url!r} has an unknown scheme. Use sqlite:///path or postgres://user@host/name."

@@ -72,7 +72,12 @@ TEMPLATES = [
     }
 ]
 
-DATABASES = {"default": env.database(env.text("DATABASE_URL", f"sqlite:///{VAR_DIR / 'signalbox.sqlite3'}"))}
+DATABASES = {
+    "default": env.database(
+        env.text("DATABASE_URL", f"sqlite:///{VAR_DIR / 'signalbox.sqlite3'}"),
+        lock_s=env.integer("LOCK_TIMEOUT_S", 20, low=1, high=600),
+    )
+}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 AUTH_USER_MODEL = "console.User"
 LOGIN_URL, LOGIN_REDIRECT_URL, LOGOUT_REDIRECT_URL = "sign-in", "front", "sign-in"

@@ -37,7 +37,7 @@ from console.services.inventories import current_point
 from console.services.judge_scope import Target, targets_of
 from console.services.prompting import prompt_tokens
 from console.services.revision import lock_inventory
-from console.services.run_kind import Context, Forecast, Item, ItemDraft, Outcome
+from console.services.run_kind import Context, Forecast, Item, ItemDraft, Ordinary, Outcome
 from sq_core import embedding
 from sq_core.artifact_text import artifact_text
 from sq_core.embedding import Encoder, Vectors
@@ -105,7 +105,7 @@ def _taken(inventory: Inventory) -> set[int]:
 
 
 # -------------------------------------------------------------------------------------------------------------- the kind
-class GenerateKind:
+class GenerateKind(Ordinary):
     """One item is one side of one artifact, one call; in mode ``covered`` one artifact, both sides in rounds."""
 
     kind, role, model_role = RunKind.GENERATE, Role.AUTHOR, ModelRole.GENERATOR

@@ -18,7 +18,7 @@ from console.services.database_trouble import database_trouble, file_trouble
 from console.services.errors import Invalid, ServiceError, Unavailable
 from console.services.import_file import OPTIONS, WHATS, import_rows
 from console.services.ingest import Report
-from console.services.run_kind import PENDING, Context, Forecast, Item, ItemDraft, Outcome, say_how_far
+from console.services.run_kind import PENDING, Context, Forecast, Item, ItemDraft, Ordinary, Outcome, say_how_far
 from console.services.upload_text import ENCODINGS
 from sq_core.readers import CONVERSATION_FORMATS
 
@@ -36,7 +36,7 @@ class _Stopped(Exception):
     """The run was paused or cancelled while its file was being read."""
 
 
-class Import:
+class Import(Ordinary):
     """``{"what", "upload", "format"?, "rubric"?, "source"?, "encoding"?}``."""
 
     kind, role = RunKind.IMPORT, Role.REVIEWER

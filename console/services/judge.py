@@ -42,7 +42,7 @@ from console.services.judge_scope import (
 )
 from console.services.prompting import ask, prompt_tokens
 from console.services.revision import lock_inventory
-from console.services.run_kind import PENDING, Context, Forecast, Item, ItemDraft, Outcome
+from console.services.run_kind import PENDING, Context, Forecast, Item, ItemDraft, Ordinary, Outcome
 from sq_core.judging import Verdict
 
 PARAMS = ("per_call", "repeat_sample", "seed", "guideline", "batch", "judge", "prompt_version")
@@ -66,7 +66,7 @@ def provenance(run: Run) -> str:
 
 
 # -------------------------------------------------------------------------------------------------------------- the kind
-class JudgeKindOfRun:
+class JudgeKindOfRun(Ordinary):
     """One item is one call: a query state and the artifacts to score there (one, or ``per_call``)."""
 
     kind, role, model_role = RunKind.JUDGE, Role.AUTHOR, ModelRole.JUDGE

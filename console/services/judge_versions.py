@@ -12,6 +12,7 @@ from sq_core.evaluation.agreement import Agreement, agreement
 
 SCORES, SIDES = (1, 2, 3, 4, 5), (0, 1)
 MOST_LISTED = 20
+PIECE = 5_000  # states per question
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ def compare(inventory: Inventory, first: Version, second: Version) -> Comparison
         )
     both = sorted(scores[0].keys() & scores[1].keys())
     a, b = [scores[0][pair] for pair in both], [scores[1][pair] for pair in both]
-    about = _about(inventory, {state for state, _ in both})
+    about = _about({state for state, _ in both})
     clusters = [about[state][0] for state, _ in both]
     mark = inventory.judge.pass_mark if inventory.judge else 4
     wide = sorted(range(len(both)), key=lambda i: (-abs(a[i] - b[i]), both[i]))[:MOST_LISTED]
@@ -109,12 +110,16 @@ def compare(inventory: Inventory, first: Version, second: Version) -> Comparison
     )
 
 
-def _about(inventory: Inventory, states: set[int]) -> dict[int, tuple[str, str, str, int]]:
-    """Per state its scenario, its conversation's ids and its user turn; all states of the inventory in one question."""
-    rows = QueryState.objects.filter(conversation__inventory=inventory).values_list(
-        "pk", "conversation__scenario", "conversation__external_id", "conversation__public_id", "user_turn"
-    )
-    return {pk: (scenario, external, public, turn) for pk, scenario, external, public, turn in rows if pk in states}
+def _about(states: set[int]) -> dict[int, tuple[str, str, str, int]]:
+    """Per state its scenario, its conversation's ids and its user turn; only those asked for are read."""
+    found = {}
+    wanted = sorted(states)
+    for start in range(0, len(wanted), PIECE):
+        rows = QueryState.objects.filter(pk__in=wanted[start : start + PIECE]).values_list(
+            "pk", "conversation__scenario", "conversation__external_id", "conversation__public_id", "user_turn"
+        )
+        found.update({pk: (scenario, external, public, turn) for pk, scenario, external, public, turn in rows})
+    return found
 
 
 def price(inventory: Inventory, version: Version) -> Price:

@@ -26,7 +26,7 @@ from console.services.mine_scope import (
     scope_of,
 )
 from console.services.mine_store import SAMPLE, Found, store_found
-from console.services.run_kind import Context, Forecast, Item, ItemDraft, Outcome
+from console.services.run_kind import Context, Forecast, Item, ItemDraft, Ordinary, Outcome
 from sq_core import embedding
 from sq_core.embedding import vector_key
 from sq_core.mining_arrays import MinedRows, hunt_rows, mine_rows, mine_state_rows
@@ -136,7 +136,7 @@ def _fitted_vectors(basis: Basis) -> tuple[embedding.Vectors, embedding.Vectors]
 
 
 # ------------------------------------------------------------------------------------------------------------- the kind
-class Mine:
+class Mine(Ordinary):
     """Candidates for one artifact per item; see the module."""
 
     kind, role, calls_model = RunKind.MINE, Role.AUTHOR, False

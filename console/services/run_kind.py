@@ -12,8 +12,7 @@ from typing import Any, Protocol
 from console.models import Inventory, Role, Run, RunKind, RunState
 
 # An outcome's code where the provider has the call and has not done it yet: the item goes back for ``retry_after`` seconds, no
-# attempt is counted and nothing is recorded. A kind that gives it has ``claim_size(run)``: items claimed at a time in place of
-# ``batch`` and of the limits per minute, or None where they hold.
+# attempt is counted and nothing is recorded. A kind that gives it says a `Kind.claim_size`.
 PENDING = "pending"
 
 
@@ -102,6 +101,18 @@ class Kind(Protocol):
     lease_s: int  # an item not ended by then is lost and goes back
     tries: int  # attempts per item, the first included
 
+    def role_for(self, params: dict[str, Any]) -> Role:
+        """Who may start or handle such a run: ``role``, or a higher one that its params ask for."""
+        ...
+
+    def claim_size(self, run: Run) -> int | None:
+        """Items claimed at a time in place of ``batch`` and of the limits per minute; None where those hold."""
+        ...
+
+    def calls_each(self, run: Run) -> int:
+        """Model calls that one item makes at most."""
+        ...
+
     def check(self, inventory: Inventory, scope: dict[str, Any], params: dict[str, Any]) -> dict[str, Any]:
         """The params with their defaults filled in, frozen on the run. Raises Invalid naming the field."""
         ...
@@ -129,6 +140,21 @@ class Kind(Protocol):
     def settle(self, run: Run) -> dict[str, Any]:
         """After the terminal state is committed: what follows from the whole run. Safe to repeat. The run's result."""
         ...
+
+
+class Ordinary:
+    """What most kinds say alike: one role for all params, their own batch, one call an item."""
+
+    role: Role
+
+    def role_for(self, params: dict[str, Any]) -> Role:
+        return self.role
+
+    def claim_size(self, run: Run) -> int | None:
+        return None
+
+    def calls_each(self, run: Run) -> int:
+        return 1
 
 
 def say_how_far(run: Run, note: str) -> bool:

@@ -30,7 +30,4 @@ def kind_of(name: str) -> Kind:
 
 def role_for(name: str, params: Any) -> Role:
     """Who may start or handle such a run: the kind's role, or a higher one that its params ask for."""
-    kind = kind_of(name)
-    asked = getattr(kind, "role_for", None)
-    found: Role = asked(params if isinstance(params, dict) else {}) if asked else kind.role
-    return found
+    return kind_of(name).role_for(params if isinstance(params, dict) else {})

@@ -24,7 +24,7 @@ from console.services.actor import Actor, for_run
 from console.services.calibrate import calibrate
 from console.services.errors import Invalid
 from console.services.inventories import current_point
-from console.services.run_kind import Context, Forecast, Item, ItemDraft, Outcome
+from console.services.run_kind import Context, Forecast, Item, ItemDraft, Ordinary, Outcome
 from console.services.runtime import conversation_vectors, runtime
 
 Json = dict[str, Any]
@@ -41,7 +41,7 @@ def actor_of(run: Run) -> Actor:
     return for_run(run)
 
 
-class _Whole:
+class _Whole(Ordinary):
     """A run of one item."""
 
     calls_model = False
@@ -115,7 +115,9 @@ def _release(inventory: Inventory, protocol: str, params: Json) -> Json:
             raise Invalid("Only the overview measures a release.", field="params.release", hint="Leave it out.")
         return {}
     if params.get("encoders"):
-        raise Invalid("The overview rests on the inventory's own encoder.", field="params.encoders", hint="Leave it out.")
+        raise Invalid(
+            "The overview rests on the inventory's own encoder.", field="params.encoders", hint="Leave it out."
+        )
     release = params.get("release") or inventory.release
     if isinstance(release, bool) or not isinstance(release, int) or not 1 <= release <= inventory.release:
         raise Invalid(
@@ -159,7 +161,7 @@ class Calibrate(_Whole):
         return Outcome(value=value)
 
 
-class Score:
+class Score(Ordinary):
     """The outcomes of stored conversations under one release, recomputed: a decision per pair that fired or was judged."""
 
     kind, role = RunKind.SCORE, Role.AUTHOR

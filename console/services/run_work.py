@@ -116,9 +116,9 @@ def _allowed(run: Run, kind: Kind) -> int:
     """How many calls the caps and the quota leave for this batch; a run that may make none says why in its state."""
     if not kind.calls_model:
         return kind.batch
-    together = claim_size(run) if (claim_size := getattr(kind, "claim_size", None)) else None  # of one batch request
+    together = kind.claim_size(run)  # of one batch request
     size = min(kind.batch, PER_THREAD * _threads(run)) if together is None else together
-    calls = calls_each(run) if (calls_each := getattr(kind, "calls_each", None)) else 1  # at most, of one item
+    calls = kind.calls_each(run)
     each = _typical(run)
     tokens, money = runs.cap_left(run)
     if tokens is not None:

@@ -35,6 +35,13 @@ def test_the_database_is_a_server_or_a_file_with_a_write_ahead_log() -> None:
 
 
 @pytest.mark.django_db
+def test_nobody_waits_for_a_lock_for_ever() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SHOW lock_timeout" if connection.vendor == "postgresql" else "PRAGMA busy_timeout")
+        assert cursor.fetchone()[0] in {"20s", 20_000}
+
+
+@pytest.mark.django_db
 def test_an_audit_event_cannot_be_changed() -> None:
     event = audit_event()
     with pytest.raises(DatabaseError, match="append-only"), transaction.atomic():

@@ -176,7 +176,7 @@ def test_a_lock_that_is_not_to_be_had_is_503_for_pages_and_calls(signed_in: Any)
         try:
             answers = [author.post(page, form), api("POST", "/artifacts/cancel-order/exemplars", body)]
         finally:
-            cursor.execute("PRAGMA busy_timeout = 20000" if sqlite else "SET lock_timeout = 0")
+            cursor.execute("PRAGMA busy_timeout = 20000" if sqlite else "RESET lock_timeout")
     assert answers[0].status_code == answers[1].status == 503
     assert answers[0]["Retry-After"] == answers[1].headers["Retry-After"] == "1"
     assert (Release.objects.count(), Exemplar.objects.count()) == before

@@ -20,6 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
         ("DATABASE_URL", "mysql://127.0.0.1/signalbox"),
         ("DATABASE_URL", "sqlite:///:memory:"),
         ("REDIS_URL", "amqp://127.0.0.1"),
+        ("LOCK_TIMEOUT_S", "0"),
         ("PORT", "eighty"),
         ("PORT", "70000"),
         ("SECRET_KEY", "short"),
@@ -113,4 +114,5 @@ def test_sqlite_takes_the_write_lock_when_a_transaction_begins() -> None:
     assert isinstance(options, dict)
     assert options["transaction_mode"] == "IMMEDIATE"
     assert options["timeout"] == 20
+    assert env.database("postgres://ada@127.0.0.1/box", lock_s=7)["OPTIONS"] == {"options": "-c lock_timeout=7s"}
     assert "journal_mode=WAL" in options["init_command"]

@@ -14,14 +14,14 @@ from django.utils import timezone
 from console.models import Attempt, AuditEvent, Inventory, ItemState, Role, Run, RunKind, RunState, Spend
 from console.services import limits, run_coordinator, run_kinds, run_work, runs
 from console.services.errors import Conflict, Invalid
-from console.services.run_kind import Context, Forecast, Item, ItemDraft, Outcome, Usage
+from console.services.run_kind import Context, Forecast, Item, ItemDraft, Ordinary, Outcome, Usage
 from tests.make import World
 
 Script = dict[str, list[Outcome]]
 
 
 @dataclass
-class Toy:
+class Toy(Ordinary):
     """Item ``n`` answers with what ``script`` holds for its key, in order; else with its number, doubled."""
 
     kind: RunKind = RunKind.JUDGE
