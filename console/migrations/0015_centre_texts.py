@@ -4,15 +4,14 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('console', '0014_evidence'),
+        ("console", "0014_evidence"),
     ]
 
     operations = [
         migrations.AddField(
-            model_name='centre',
-            name='texts',
+            model_name="centre",
+            name="texts",
             field=models.JSONField(null=True),
         ),
     ]

@@ -59,7 +59,9 @@ def proof(found: Prefix) -> Proof:
     if found.verified:
         text = _("Worked out again from the stored messages just now: the same.")
         return Proof("ok", _("unchanged"), text)
-    text = _("Worked out again from the stored messages just now it is %(digest)s: a message was changed after the import.")
+    text = _(
+        "Worked out again from the stored messages just now it is %(digest)s: a message was changed after the import."
+    )
     return Proof("bad", _("changed"), text % {"digest": found.computed[:12]})
 
 
@@ -73,5 +75,7 @@ def view_note(view: View) -> str:
         return _("It does not fit into the encoder's window; where it is cut cannot be told now.")
     numbers = {"left": f"{view.left_out_length:,}", "read": f"{view.read_length:,}"}
     if view.head:
-        return _("The window keeps the beginning: %(read)s characters are read, the last %(left)s are left out.") % numbers
+        return (
+            _("The window keeps the beginning: %(read)s characters are read, the last %(left)s are left out.") % numbers
+        )
     return _("The window keeps the end: %(read)s characters are read, the first %(left)s are left out.") % numbers

@@ -306,7 +306,8 @@ def _take_judgements(found: Prefix) -> None:
             visible_upto=row.visible_upto,
             digest=row.prefix_digest,
             proven=not row.digest_computed,
-            matches=(row.visible_upto, row.prefix_digest) == (state.message_index, found.computed or state.prefix_digest),
+            matches=(row.visible_upto, row.prefix_digest)
+            == (state.message_index, found.computed or state.prefix_digest),
         )
         for row in listed[:JUDGED]
     ]
@@ -322,7 +323,9 @@ def _take_calls(found: Prefix) -> None:
         found.calls_error = f"The log has {end} messages up to here; calls are joined in the first {CALLED}."
         return
     fields = ("index", "role", "tool_calls", "call_id", "requestor", "visible_to_agent", "clipped")
-    rows = Message.objects.filter(conversation=found.conversation, index__lt=end).annotate(clipped=Left("content", CLIP))
+    rows = Message.objects.filter(conversation=found.conversation, index__lt=end).annotate(
+        clipped=Left("content", CLIP)
+    )
     name = found.conversation.external_id
     trace = Trace(name, name, name, "", tuple(_light(row) for row in rows.order_by("index").values(*fields)))
     try:
