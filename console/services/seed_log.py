@@ -29,6 +29,7 @@ from console.models import (
     Vector,
 )
 from console.services import artifacts, embed, seed_talk
+from console.services.revision import lock_inventory
 from console.services.search_words import words
 from console.services.seed_rows import Row, Writer, public_id, reserve
 from sq_core import conversation as log
@@ -78,7 +79,7 @@ class Log:
                 held.write()
             yield stop
         with transaction.atomic():
-            self.inventory = Inventory.objects.select_for_update().get(pk=self.inventory.pk)
+            self.inventory = lock_inventory(self.inventory)
             self.inventory.log_revision += 1
             self.inventory.label_revision += 1
             self.inventory.save(update_fields=["log_revision", "label_revision"])
