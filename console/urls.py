@@ -103,6 +103,7 @@ inventory: list[URLPattern | URLResolver] = [
     path("review/<slug:queue>/items/<slug:item>/", review.review_item, name="review-item"),
     path("review/<slug:queue>/items/<slug:item>/ahead/", review.review_ahead, name="review-ahead"),
     path("review/<slug:queue>/items/<slug:item>/put-back/", review.review_put_back, name="review-put-back"),
+    path("agreement/review/", agreement.agreement_review, name="agreement-review"),
     # -- agreement
     path("agreement/", agreement.agreement, name="agreement"),
     path("agreement/figures.json", agreement.agreement_figures, name="agreement-figures"),

@@ -4,23 +4,39 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('console', '0018_settings_and_erasure'),
+        ("console", "0018_settings_and_erasure"),
     ]
 
     operations = [
         migrations.RemoveConstraint(
-            model_name='reviewqueue',
-            name='reviewqueue_kind',
+            model_name="reviewqueue",
+            name="reviewqueue_kind",
         ),
         migrations.AlterField(
-            model_name='reviewqueue',
-            name='kind',
-            field=models.CharField(choices=[('misses', 'Misses'), ('near', 'Near'), ('model', 'Model'), ('human', 'Human'), ('pins', 'Pins'), ('audit', 'Audit'), ('extras', 'Extras'), ('custom', 'Custom')], max_length=16),
+            model_name="reviewqueue",
+            name="kind",
+            field=models.CharField(
+                choices=[
+                    ("misses", "Misses"),
+                    ("near", "Near"),
+                    ("model", "Model"),
+                    ("human", "Human"),
+                    ("pins", "Pins"),
+                    ("audit", "Audit"),
+                    ("extras", "Extras"),
+                    ("custom", "Custom"),
+                ],
+                max_length=16,
+            ),
         ),
         migrations.AddConstraint(
-            model_name='reviewqueue',
-            constraint=models.CheckConstraint(condition=models.Q(('kind__in', ['misses', 'near', 'model', 'human', 'pins', 'audit', 'extras', 'custom'])), name='reviewqueue_kind'),
+            model_name="reviewqueue",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    ("kind__in", ["misses", "near", "model", "human", "pins", "audit", "extras", "custom"])
+                ),
+                name="reviewqueue_kind",
+            ),
         ),
     ]

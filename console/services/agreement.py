@@ -14,11 +14,13 @@ from typing import Any
 from django.db.models import Exists, F, OuterRef, QuerySet
 
 from console.models import (
+    Artifact,
     ArtifactText,
     Inventory,
     Judge,
     JudgeKind,
     Judgement,
+    QueryState,
     QueueKind,
     Reservation,
     ReviewAnswer,
@@ -27,6 +29,10 @@ from console.models import (
     ReviewQueue,
     ReviewWord,
 )
+from console.services.actor import Actor
+from console.services.review_build import Asked, Chosen
+from console.services.review_build import Pair as BuiltPair
+from console.services.review_queues import write_queue
 from sq_core.evaluation.agreement import Agreement, Weights, agreement
 
 SCORES = (1, 2, 3, 4, 5)
@@ -279,6 +285,25 @@ def _narrowed(rows: "QuerySet[Judgement]", filters: Filters) -> "QuerySet[Judgem
     if filters.policy:
         rows = rows.filter(artifact_text__artifact__key=filters.policy)
     return rows.filter(at__gte=filters.since) if filters.since else rows
+
+
+def queue_of(inventory: Inventory, pairs: Sequence[Pair], *, by: Actor, name: str) -> ReviewQueue:
+    """A blind queue of these pairs, in their order, each once. Raises Invalid where none is left."""
+    states = {
+        (public, turn): pk
+        for pk, public, turn in QueryState.objects.filter(
+            conversation__inventory=inventory,
+            conversation__public_id__in={pair.conversation_public_id for pair in pairs},
+        ).values_list("pk", "conversation__public_id", "user_turn")
+    }
+    artifacts = dict(Artifact.objects.filter(inventory=inventory).values_list("key", "pk"))
+    found = {
+        (states[pair.conversation_public_id, pair.user_turn], artifacts[pair.policy]): pair
+        for pair in pairs
+        if (pair.conversation_public_id, pair.user_turn) in states and pair.policy in artifacts
+    }
+    chosen = Chosen([BuiltPair(state, artifact, {}) for state, artifact in found], len(found), len(artifacts), 0, 0)
+    return write_queue(inventory, Asked(QueueKind.CUSTOM, size=len(found)), chosen, by=by, name=name, blind=True)
 
 
 def judges(inventory: Inventory) -> list[Judge]:

@@ -8,6 +8,7 @@ from django.db.models import Exists, OuterRef, Subquery
 
 from console.models import (
     ArtifactText,
+    Guideline,
     Inventory,
     JudgeKind,
     Judgement,
@@ -17,7 +18,7 @@ from console.models import (
     ReviewItem,
     ReviewWord,
 )
-from console.services import audit
+from console.services import audit, models_setting
 from console.services.actor import Actor
 from console.services.errors import Invalid
 from console.services.human_labels import count_label
@@ -78,6 +79,21 @@ def cases(inventory: Inventory, *, policy: str = "", size: int = 20) -> tuple[li
         found[row.item_id].said.append(row)
     differing = [case for case in found.values() if case.differs]
     return differing[:size], len(differing)
+
+
+def case_line(item: ReviewItem, needed: bool, reason: str) -> str:
+    """One line for the guideline: the policy, what counts, why."""
+    words = "needed" if needed else "not needed"
+    return f"{item.artifact.key}: {words} where {reason[:1].lower()}{reason[1:]}".rstrip(".") + "."
+
+
+def add_case(item: ReviewItem, needed: bool, reason: str, *, by: Actor) -> Guideline:
+    """The decision becomes a line of the AI reviewer's guideline: a new number of it. Raises Invalid where it is full."""
+    now = models_setting.guideline(item.queue.inventory)
+    text = "\n".join(part for part in (now.text, f"- {case_line(item, needed, reason.strip())}") if part)
+    return models_setting.new_guideline(
+        item.queue.inventory, by=by, text=text, reason=f"Case of review item {item.public_id}"
+    )
 
 
 def decide(item: ReviewItem, needed: bool, reason: str, *, by: Actor) -> ReviewDecision:

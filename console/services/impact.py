@@ -399,7 +399,12 @@ def impact_json(impact: Impact) -> dict[str, Any]:
             "by_example": impact.by_example,
             "by_cutoff": impact.by_cutoff,
         },
-        "recall": {"before": impact.recall_before, "after": impact.recall_after, "relevant": impact.relevant, "decided": impact.decided},
+        "recall": {
+            "before": impact.recall_before,
+            "after": impact.recall_after,
+            "relevant": impact.relevant,
+            "decided": impact.decided,
+        },
         "precision": {"before": impact.precision_before, "after": impact.precision_after},
         "pins": [
             {"id": p.id, "text": p.text, "passed_before": p.passed_before, "passes": p.passes, "breaks": p.breaks}

@@ -5,7 +5,7 @@ place while reading keeps the answer as a draft.
 """
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import IntegrityError, connection, transaction
@@ -15,6 +15,7 @@ from django.utils import timezone
 from console.models import (
     Inventory,
     Judgement,
+    Note,
     Reservation,
     ReviewAnswer,
     ReviewFlag,
@@ -23,13 +24,14 @@ from console.models import (
     ReviewWord,
     User,
 )
-from console.services import audit
+from console.services import audit, notes
 from console.services.actor import Actor
 from console.services.errors import Conflict, Invalid, NotFound
 from console.services.human_labels import Beside, beside, count_label, withdraw_label, write_label
 from console.services.review_queues import closed
 
 LAST = 50
+OBJECT = "review_item"  # what its audit rows, and the drafts of its notes, are named by
 NOTE_LIMIT = 2_000
 SCORE = {ReviewWord.YES: 5, ReviewWord.NO: 1}
 PROMPT, PROMPT_BLIND = "review", "review-blind"  # the "prompt version" of the judgement: what the person saw
@@ -39,7 +41,8 @@ def get_item(inventory: Inventory, queue: str, public_id: str, *, reader: User |
     """With its queue, state, conversation and artifact, and whether ``reader`` has ever answered it. Raises NotFound."""
     rows = ReviewItem.objects.filter(public_id=public_id, queue__public_id=queue, queue__inventory=inventory)
     if reader is not None:
-        rows = rows.annotate(touched=Exists(_answers_of(OuterRef("pk"), reader)))
+        drafts = Note.objects.filter(object_type=OBJECT, object_id=OuterRef("public_id"), by=reader, draft=True)
+        rows = rows.annotate(touched=Exists(_answers_of(OuterRef("pk"), reader)), drafted=Exists(drafts))
     found = rows.select_related("queue", "state__conversation", "artifact").first()
     if found is None:
         raise NotFound("There is no such item in this queue.", field="item")
@@ -184,6 +187,8 @@ def answer(item: ReviewItem, word: str, *, by: Actor, note: str = "", second: bo
                 known = beside(item.queue.inventory, item.state, item.artifact, user, prompt)
             else:
                 row.judgement, known = _write(item, word, by=by, note=note, prompt=prompt)
+            if item.__dict__.get("drafted"):
+                keep_note(item, "", by=by)
             if len(before) > len(said):  # what was kept as a draft has become this answer
                 item.answers.filter(user=user, draft=True, undone_at=None).update(undone_at=timezone.now())
         row.save()
@@ -220,6 +225,13 @@ def _withdraw_earlier(item: ReviewItem, before: list[ReviewAnswer], by: Actor) -
     ids = [row.judgement_id for row in before if row.judgement_id is not None]
     for row in Judgement.objects.filter(pk__in=ids).select_related("judge__inventory") if ids else ():
         withdraw_label(row, by=by)
+
+
+def keep_note(item: ReviewItem, text: str, *, by: Actor) -> datetime | None:
+    """The note as it is being written, kept on the server; an empty one is dropped. When it was kept."""
+    on = notes.Target(OBJECT, item.public_id, item.artifact.key)
+    row = notes.save_draft(item.queue.inventory, on, text.strip()[:NOTE_LIMIT], by=by)
+    return row.changed_at if row else None
 
 
 def skip(item: ReviewItem, *, by: Actor) -> ReviewAnswer:

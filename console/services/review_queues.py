@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from django.db import transaction
-from django.db.models import Count, Exists, Max, OuterRef, Q, QuerySet
+from django.db.models import Count, Exists, Max, Min, OuterRef, Q, QuerySet, Value
 from django.utils import timezone
 
 from console.models import (
@@ -44,6 +44,26 @@ def create_queue(
     """Choose the items now and keep them: their order, and why each is there. Raises Invalid where there is none."""
     _check(inventory, asked, reviewers, minutes)
     chosen = choose(inventory, asked)
+    return write_queue(
+        inventory, asked, chosen, by=by, name=name, reviewers=reviewers, minutes=minutes, blind=blind,
+        guideline=guideline, closes_at=closes_at,
+    )  # fmt: skip
+
+
+def write_queue(
+    inventory: Inventory,
+    asked: Asked,
+    chosen: Chosen,
+    *,
+    by: Actor,
+    name: str = "",
+    reviewers: int = 1,
+    minutes: int = 15,
+    blind: bool = False,
+    guideline: str = "",
+    closes_at: datetime | None = None,
+) -> ReviewQueue:
+    """A queue of what was chosen. Raises Invalid where that is nothing."""
     if not chosen.pairs:
         raise Invalid("No turn fits: there is nothing to review.", field="kind", hint="Choose another kind or policy.")
     with transaction.atomic():
@@ -209,6 +229,16 @@ class Standing:
 
     people: list[Person]
     words: dict[str, int]
+    first: datetime | None = None  # of the answers that stand
+
+    @property
+    def per_hour(self) -> float | None:
+        """Answers an hour of one person, between the first answer and the last; None for less than a minute of work."""
+        ends = [person.last for person in self.people if person.last]
+        n = sum(person.answers for person in self.people)
+        spent = (max(ends) - self.first).total_seconds() if ends and self.first else 0.0
+        busy = sum(person.answers > 0 for person in self.people)
+        return 3600 * (n - 1) / spent / busy if spent >= 60 and n > 1 and busy else None
 
 
 def standing(queue: ReviewQueue, *, held: bool = True) -> Standing:
@@ -218,11 +248,13 @@ def standing(queue: ReviewQueue, *, held: bool = True) -> Standing:
     answers: dict[str, int] = {}
     last: dict[str, datetime] = {}
     words: dict[str, int] = {}
-    for name, word, n, at in (
+    began: list[datetime] = []
+    for name, word, n, at, first in (
         rows.values("user__username", "word")
-        .annotate(n=Count("pk"), last=Max("at"))
-        .values_list("user__username", "word", "n", "last")
+        .annotate(n=Count("pk"), last=Max("at"), first=Min("at"))
+        .values_list("user__username", "word", "n", "last", "first")
     ):
+        began.append(first)
         answers[name] = answers.get(name, 0) + n
         last[name] = max(at, last.get(name, at))
         words[word] = words.get(word, 0) + n
@@ -236,20 +268,32 @@ def standing(queue: ReviewQueue, *, held: bool = True) -> Standing:
             .values_list("user__username", "n")
         )
     names = sorted({*answers, *holding}, key=lambda name: (-answers.get(name, 0), name))
-    return Standing([Person(n, answers.get(n, 0), last.get(n), holding.get(n, 0)) for n in names], words)
+    return Standing(
+        [Person(n, answers.get(n, 0), last.get(n), holding.get(n, 0)) for n in names], words, min(began, default=None)
+    )
 
 
-def sooner(inventory: Inventory, queue: ReviewQueue) -> ReviewQueue | None:
+@dataclass(frozen=True)
+class Next:
+    """Where to go on: another queue, and how many places are left in it."""
+
+    queue: ReviewQueue
+    left: int
+
+
+def sooner(inventory: Inventory, queue: ReviewQueue) -> Next | None:
     """Another queue with something left, the oldest first: where to go on when this one is clear."""
     now = timezone.now()
     open_place = Reservation.objects.filter(item__queue=OuterRef("pk"), done=False, item__set_aside=False)
-    return (
+    found = (
         ReviewQueue.objects.filter(Q(closes_at__isnull=True) | Q(closes_at__gt=now), inventory=inventory)
         .exclude(pk=queue.pk)
         .filter(Exists(open_place))
+        .annotate(**_COUNTS, n_held=Value(0))
         .order_by("pk")
         .first()
     )
+    return Next(found, _progress(found).left) if found else None
 
 
 # ------------------------------------------------------------------------------------------------------------------ flags

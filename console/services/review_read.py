@@ -15,6 +15,7 @@ from console.models import (
     JudgeKind,
     Judgement,
     Message,
+    Note,
     Reservation,
     ReviewAnswer,
     ReviewItem,
@@ -22,7 +23,7 @@ from console.models import (
     User,
 )
 from console.services.errors import NotFound
-from console.services.review_items import Given
+from console.services.review_items import OBJECT, Given
 
 BEFORE = 12  # messages shown before the turn; the rest is folded away
 MOST = 2_000
@@ -80,6 +81,8 @@ class Reading:
     places: list[Place]
     mine: Last | None  # what the reader has said of this item
     draft: ReviewAnswer | None  # said, but not counted
+    note: str  # a note being written
+    note_at: datetime | None
     last: Last | None  # what they said last of another item
     opinion: Opinion | None
     done: int  # places of the queue
@@ -143,6 +146,7 @@ def _text_of(artifact: str, field: str) -> Subquery:
 
 def read(inventory: Inventory, queue: str, public_id: str, user: User, *, whole: bool = False) -> Reading:
     """``whole``: every message before the turn. Raises NotFound."""
+    drafts = Note.objects.filter(object_type=OBJECT, object_id=OuterRef("public_id"), by=user, draft=True)
     places = Reservation.objects.filter(item__queue=OuterRef("queue")).order_by().values("item__queue")
     item = (
         ReviewItem.objects.filter(public_id=public_id, queue__public_id=queue, queue__inventory=inventory)
@@ -150,6 +154,8 @@ def read(inventory: Inventory, queue: str, public_id: str, user: User, *, whole:
         .annotate(
             text_name=_text_of("artifact", "name"),
             text_body=_text_of("artifact", "text"),
+            note_text=Subquery(drafts.values("text")[:1]),
+            note_at=Subquery(drafts.values("changed_at")[:1]),
             n_total=Subquery(places.annotate(n=Count("pk")).values("n")),
             n_done=Subquery(places.annotate(n=Count("pk", filter=Q(done=True))).values("n")),
         )
@@ -170,6 +176,8 @@ def read(inventory: Inventory, queue: str, public_id: str, user: User, *, whole:
         places=_places(item, user),
         mine=mine,
         draft=draft,
+        note=row.note_text or "",
+        note_at=row.note_at,
         last=last,
         opinion=opinion,
         done=row.n_done or 0,

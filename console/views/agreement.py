@@ -9,9 +9,9 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime
 from django.utils.translation import gettext as _
-from django.views.decorators.http import require_GET, require_http_methods
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from console.models import Artifact, Inventory, Role
+from console.models import Artifact, Guideline, Inventory, ReviewItem, Role
 from console.permissions import Request, actor_of, require
 from console.presenters import agreement as shown
 from console.presenters import figures_pages
@@ -57,7 +57,9 @@ def agreement(request: Request, inventory: Inventory) -> HttpResponse:
         "nothing": found is not None and not found.answers,
         "most": LISTED,
         "sampled": None if scores or filters.policy else precision.of_inventory(inventory),
-        "drawn": urlencode(kept) if found and any(c.audit and c.result.kappa is not None for c in comparisons) else None,
+        "drawn": urlencode(kept)
+        if found and any(c.audit and c.result.kappa is not None for c in comparisons)
+        else None,
     }
     return render(request, "agreement/agreement.html", context)
 
@@ -72,6 +74,24 @@ def agreement_figures(request: Request, inventory: Inventory) -> HttpResponse:
     if any(card.kappa is not None for card in cards):
         found["kappa"] = figures_pages.agreement_figure(cards, technical=request.user.technical_terms)
     return JsonResponse(found)
+
+
+@require_POST
+@require(Role.AUTHOR)
+def agreement_review(request: Request, inventory: Inventory) -> HttpResponse:
+    """A queue of the turns behind a cell, under the address's filters; blind, so that nobody sees what the cell says."""
+    filters, _ignored = _filters(request, service.judges(inventory), _policies(inventory))
+    comparisons = (
+        [service.repeats(inventory, filters), service.all_labels(inventory, filters)]
+        if request.GET.get("show") == "scores"
+        else service.audit_sample(inventory, filters).comparisons
+    )
+    listed = _listed(comparisons, request.GET.get("cell", ""))
+    if listed is None or not listed["pairs"]:
+        raise Invalid(_("There is no turn in this cell."), field="cell")
+    made = service.queue_of(inventory, listed["pairs"], by=actor_of(request), name=str(listed["title"])[:120])
+    say(request, _("%(name)s: %(n)s items.") % {"name": made.name, "n": made.size})
+    return redirect("review-queue", inventory.slug, made.public_id)
 
 
 def _policies(inventory: Inventory) -> list[str]:
@@ -114,10 +134,21 @@ def _listed(comparisons: list[Comparison], cell: str) -> dict[str, Any] | None:
     return {"pairs": pairs[:LISTED], "n": n, "hidden": n - len(pairs), "title": title, "more": len(pairs) - LISTED}
 
 
+def _guided(request: Request, item: ReviewItem, needed: bool) -> Guideline | None:
+    """The case in the guideline, for who may change it and asked for it."""
+    if "guideline" not in request.POST or not request.role.includes(Role.ADMIN):
+        return None
+    return deciding.add_case(item, needed, request.POST.get("reason", ""), by=actor_of(request))
+
+
+AGAIN = 50  # turns that are offered to be scored again after a change of the guideline
+
+
 @require_http_methods(["GET", "HEAD", "POST"])
 @require(Role.AUTHOR)
 def decide(request: Request, inventory: Inventory) -> HttpResponse:
-    """``?policy=``; a POST of item, queue, needed and reason decides one."""
+    """``?policy=``; ``?judged=`` a policy whose turns are offered to be scored again under the newest guideline. A POST of item,
+    queue, needed and reason decides one; with ``guideline`` it becomes a case of the AI reviewer's guideline."""
     policy = request.GET.get("policy", "")
     error: Invalid | None = None
     if request.method == "POST":
@@ -130,11 +161,20 @@ def decide(request: Request, inventory: Inventory) -> HttpResponse:
         except Invalid as refused:
             error = refused
         else:
+            made = _guided(request, item, needed == "yes")
+            if made is not None:
+                say(request, _("Guideline %(n)s has the case.") % {"n": made.number})
+                query = urlencode({"policy": policy, "judged": item.artifact.key, "guideline": made.number})
+                return redirect(f"{request.path}?{query}")
             say(request, _("Decided: %(word)s.") % {"word": _("needed") if needed == "yes" else _("not needed")})
             return redirect(request.get_full_path())
+    judged = request.GET.get("judged", "")
+    again = judged if judged in _policies(inventory) else ""
     cases, n = deciding.cases(inventory, policy=policy)
     context = {
         "cases": cases,
+        "again": again,
+        "again_of": AGAIN,
         "n": n,
         "error": error,
         "wrong": request.POST.get("item", ""),

@@ -74,6 +74,7 @@ def review_queue(request: Request, inventory: Inventory, queue: str) -> HttpResp
         "nothing": shown.why_nothing(found, now, closed=closed) if nothing else "",
         "go_on": review_queues.sooner(inventory, found) if nothing else None,
         "people": standing.people,
+        "per_hour": standing.per_hour,
         "words": [(shown.word(name), n) for name, n in sorted(standing.words.items(), reverse=True)],
         "facts": shown.settings(found),
         "flags": review_queues.open_flags(found) if now.aside else [],
@@ -149,6 +150,8 @@ def _act(request: Request, queue: str, public_id: str) -> HttpResponse:
     try:
         if do == "skip":
             review_items.skip(item, by=by)
+        elif do == "draft":
+            return _saved(request, item, post.get("note", ""))
         elif do == "flag":
             review_items.flag(item, post.get("reason", ""), by=by)
         else:
@@ -163,6 +166,14 @@ def _act(request: Request, queue: str, public_id: str) -> HttpResponse:
     except ServiceError as error:
         return _item(request, queue, public_id, error=error, status=error.status)
     return _on(request, item.queue)
+
+
+def _saved(request: Request, item: ReviewItem, note: str) -> HttpResponse:
+    """The note as it stands now is kept; where it is told depends on who asks."""
+    at = review_items.keep_note(item, note, by=actor_of(request))
+    if not wants_part(request):
+        return _see(request, request.path)
+    return render(request, "review/saved.html", {"note_at": at})
 
 
 def _went_on(request: Request, item: ReviewItem, given: Given, following: str) -> HttpResponse:
@@ -212,7 +223,8 @@ def _item(
         "mine": reading.mine,
         "last": reading.mine or reading.last,
         "pressed": reading.mine.answer.word if reading.mine else "",
-        "note": request.POST.get("note", "") or (reading.draft.note if reading.draft else ""),
+        "note": request.POST.get("note", "") or (reading.draft.note if reading.draft else reading.note),
+        "note_at": reading.note_at,
         "words_with": [(value, text) for value, text in shown.WORDS.items() if value != "skip"],
         "error": error,
         "flagging": error is not None and error.field == "reason",

@@ -73,6 +73,15 @@ def run_list(request: Request, inventory: Inventory) -> HttpResponse:
 
 
 # --------------------------------------------------------------------------------------------------------------- a new one
+def _scored_again(request: Request) -> dict[str, Any]:
+    """``?policy=`` a key and ``?sample=`` a number: its turns scored again, whatever was said of them."""
+    policy, sample = request.GET.get("policy", "")[:100], whole(request.GET.get("sample", ""))
+    if not policy:
+        return {}
+    part = {"sample_of": "n", "sample_amount": sample, "sample_unit": "column"} if sample else {}
+    return {"artifacts": [policy], "unjudged_only": False, **part}
+
+
 @require_http_methods(["GET", "HEAD", "POST"])
 @require(Role.REVIEWER)
 def run_new(request: Request, inventory: Inventory) -> HttpResponse:
@@ -89,6 +98,8 @@ def run_new(request: Request, inventory: Inventory) -> HttpResponse:
     if not request.role.includes(Role(KINDS[kind].role)):
         return refused(request, Role(KINDS[kind].role))
     initial = form_of(kind).initial_of(*(_like(like) if like else form_of(kind).defaults()))
+    if kind == RunKind.JUDGE and like is None:
+        initial |= _scored_again(request)
     form = form_of(kind)(posted(request), inventory=inventory, initial=initial)
     caps = CapForm(
         posted(request), initial={"cap_money": like.cap_money, "cap_tokens": like.cap_tokens} if like else {}

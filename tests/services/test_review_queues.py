@@ -381,7 +381,7 @@ def test_progress_people_and_where_to_go_on(world: make.World) -> None:
     assert (now.places, now.done, now.held, now.left, now.share) == (2, 1, 1, 1, 0.5)
     (who,) = review_queues.standing(made).people
     assert (who.name, who.answers, who.held) == ("rob", 1, 1)
-    assert review_queues.sooner(world.inventory, made) == other
+    assert review_queues.sooner(world.inventory, made) == review_queues.Next(other, 2)
     rows, following = review_queues.rows(world.inventory, size=1)
     assert rows[0].queue == other
     assert following == other.pk

@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 
 from console.models import AuditEvent, QueueKind, ReviewDecision, ReviewQueue, Role, User
-from console.services import review_items, review_queues
+from console.services import models_setting, review_items, review_queues
 from console.services.actor import person
 from console.services.fit import fresh_inventory
 from console.services.review_build import Asked
@@ -148,3 +148,59 @@ def test_who_may_what(world: make.World, signed_in: Any) -> None:
     stranger = signed_in(world.stranger)
     assert stranger.get(BASE).status_code == 404
     assert stranger.get(DECIDE).status_code == 404
+
+
+def test_the_turns_of_a_cell_become_a_blind_queue(world: make.World, signed_in: Any) -> None:
+    made = audit(world)
+    for item in made.items.all():
+        say(world, made, item.position, "no", world.reviewer)  # against the AI reviewer where it says needed
+    author = signed_in(world.author)
+    cell = "cell=judge-people:1:0"
+    assert "agreement/review/?cell=judge-people%3A1%3A0" in text_of(author.get(f"{BASE}?{cell}"))
+    response = author.post(f"{BASE}review/?{cell}", follow=True)
+    queue = ReviewQueue.objects.exclude(pk=made.pk).get()
+    assert response.redirect_chain[-1][0] == f"/i/tiny/review/{queue.public_id}/"
+    wanted = {(i.state_id, i.artifact_id) for i in made.items.all() if i.why["score"] == 5}
+    assert {(i.state_id, i.artifact_id) for i in queue.items.all()} == wanted
+    assert queue.blind
+    assert queue.name == "AI reviewer: needed, people: not needed"
+    assert author.post(f"{BASE}review/?cell=judge-people:1:1").status_code == 422  # nothing in it
+    assert signed_in(world.reviewer).post(f"{BASE}review/?{cell}").status_code == 403
+
+
+def test_a_decided_case_becomes_a_line_of_the_guideline_and_fifty_are_offered_again(
+    world: make.World, signed_in: Any
+) -> None:
+    made = audit(world)
+    item = next(i for i in made.items.order_by("position") if i.why["score"] == 5)
+    say(world, made, item.position, "no", world.reviewer, note="only asks")
+    key = item.artifact.key
+    form = {
+        "queue": made.public_id,
+        "item": item.public_id,
+        "needed": "no",
+        "reason": "They only ask.",
+        "guideline": "1",
+    }
+    admin = signed_in(world.admin)
+    assert "add this case to the guideline" in text_of(admin.get(DECIDE))
+    response = admin.post(DECIDE, form, follow=True)
+    now = models_setting.guideline(world.inventory)
+    assert (now.number, now.text) == (1, f"- {key}: not needed where they only ask.")
+    page = text_of(response)
+    assert "Guideline 1 has the case." in page
+    again = f"/i/tiny/runs/new/?kind=judge&policy={key}&sample=50"
+    assert again in page
+    assert ReviewDecision.objects.get().needed is False
+    shown = text_of(admin.get(again))
+    assert re.search(r'name="sample_amount" value="50(\.0)?"', shown)
+    assert re.search(rf'value="{key}"[^>]* (checked|selected)|\s{key}</textarea>', shown)
+    assert not re.search(r'name="unjudged_only"[^>]* checked', shown)  # also what has a score already
+    say(world, made, item.position, "unsure", world.reviewer)
+    author = signed_in(world.author)
+    assert "add this case to the guideline" not in text_of(author.get(DECIDE))
+    other = made.items.exclude(pk=item.pk).first()
+    assert other is not None
+    author.post(DECIDE, {**form, "item": other.public_id})  # decides, and changes no guideline
+    assert models_setting.guideline(world.inventory).number == 1
+    assert ReviewDecision.objects.count() == 2

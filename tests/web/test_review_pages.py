@@ -14,6 +14,7 @@ from pytest_django import DjangoAssertNumQueries
 
 from console.models import (
     Judgement,
+    Note,
     QueueKind,
     Reservation,
     ReviewAnswer,
@@ -22,6 +23,7 @@ from console.models import (
     Role,
 )
 from console.services import embed, review_items, review_queues
+from console.services.actor import person
 from console.services.fit import fresh_inventory
 from console.services.review_build import Asked
 from tests import make
@@ -43,6 +45,10 @@ def at(made: ReviewQueue, position: int = 0) -> str:
 
 def text_of(response: Any) -> str:
     return re.sub(r"\s+", " ", html.unescape(response.content.decode()))
+
+
+def words_of(response: Any) -> str:
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", text_of(response)))
 
 
 @pytest.fixture
@@ -238,6 +244,68 @@ def test_a_lost_reservation_keeps_the_answer_with_a_way_on(world: make.World, re
     response = reviewer.post(at(made), {"answer": "yes", "note": "mine", "second": "1"})
     assert response["Location"] == at(made, 1)
     assert Judgement.objects.filter(judge__name="human:rob", score=5).count() == 1
+
+
+def test_a_note_is_kept_while_it_is_written_and_gone_with_the_answer(
+    world: make.World, reviewer: Client, signed_in: Any
+) -> None:
+    made = queue(world)
+    reviewer.post(f"{BASE}{made.public_id}/start/")
+    response = reviewer.post(at(made), {"do": "draft", "note": "half a thou"}, headers=HTMX)
+    assert response.status_code == 200
+    assert re.fullmatch(r"Saved \d\d:\d\d, not answered yet", text_of(response).strip())
+    page = text_of(reviewer.get(at(made)))
+    assert ">half a thou</textarea>" in page
+    assert "not answered yet" in page
+    assert not ReviewAnswer.objects.exists()
+    assert "half a thou" not in text_of(signed_in(world.author).get(at(made)))  # the writer's own
+    assert reviewer.post(at(made), {"do": "draft", "note": "half a thought"})["Location"] == at(made)  # without scripts
+    reviewer.post(at(made), {"answer": "yes", "note": "a whole thought"})
+    assert ReviewAnswer.objects.get().note == "a whole thought"
+    assert not Note.objects.exists()
+    assert "half a thou" not in text_of(reviewer.get(at(made)))
+
+
+def test_a_clear_queue_says_how_it_went_and_where_to_go_on(world: make.World, reviewer: Client) -> None:
+    made = queue(world, size=12)
+    near = review_queues.create_queue(
+        fresh_inventory(world.inventory.pk), Asked(QueueKind.NEAR, size=7), by=world.by, name="near the cut-off"
+    )
+    for item in made.items.order_by("position"):
+        needed = (item.why["score"] or 1) >= 4
+        found = review_items.get_item(world.inventory, made.public_id, item.public_id)
+        review_items.answer(found, "yes" if needed else "no", by=person(world.reviewer))
+    ReviewAnswer.objects.filter(item__position=0).update(at=timezone.now() - timedelta(minutes=11))
+    page = words_of(reviewer.get(f"{BASE}{made.public_id}/"))
+    assert re.search(r"Queue clear\. All of it is answered: 12 answers\. κ \+1\.00", page)
+    assert re.search(r"Next: near the cut-off \(7\)", page)
+    assert "60 answers an hour and person" in page
+    assert near.size == 7
+
+
+def test_pins_due_are_a_kind_and_conversations_can_be_chosen(world: make.World, signed_in: Any) -> None:
+    author = signed_in(world.author)
+    page = text_of(author.get(f"{BASE}new/?kind=custom&f=scenario:is:talk-1&f=or.scenario:is:talk-2"))
+    assert "Pins due" in page
+    assert "scenario:is:talk-1 or.scenario:is:talk-2</textarea>" in page
+    form = {"kind": "custom", "size": 40, "reviewers": 1, "minutes": 5, "order": "worst", "seed": 1}
+    response = author.post(f"{BASE}new/", {**form, "where": "scenario:is:talk-1\nor.scenario:is:talk-2"}, follow=True)
+    made = ReviewQueue.objects.get()
+    assert made.size == 18
+    assert "scenario:is:talk-1 · or.scenario:is:talk-2" in text_of(response)
+    response = author.post(f"{BASE}new/", {**form, "where": "colour:is:red"})
+    assert response.status_code == 422
+    assert "this list has no field colour" in text_of(response)
+
+
+def test_a_sample_of_what_seems_shown_for_nothing_corrects_precision(world: make.World, reviewer: Client) -> None:
+    made = queue(world, QueueKind.EXTRAS, size=2)
+    for position, word in enumerate(("yes", "no")):
+        reviewer.post(at(made, position), {"answer": word})
+    for address in (f"{BASE}{made.public_id}/", "/i/tiny/agreement/"):
+        page = words_of(reviewer.get(address))
+        assert "Precision, as people correct it" in page
+        assert "1 / 2 found needed by people" in page
 
 
 def test_peers_stay_hidden_until_all_are_in(world: make.World, reviewer: Client, signed_in: Any) -> None:
