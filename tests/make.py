@@ -31,10 +31,10 @@ from console.services import (
     candidates_effect,
     conversation_list,
     embed,
-    fit,
     inventories,
     mine_log,
     policy_rows,
+    refitting,
     runtime,
     score,
     table,
@@ -242,7 +242,7 @@ def _build_world() -> None:
     ]
     import_judgements(inv, rows, by=SYSTEM)
     embed.embed_states(inv)
-    fit.refit(inv, by=SYSTEM)
+    refitting.refit(inv, by=SYSTEM)
     for name, role in _PEOPLE.items():
         user(name, role, inv)
     user("sam", Role.ADMIN, inventory("others", name="Somebody else's"))

@@ -24,7 +24,7 @@ from console.models import (
     Polarity,
     Status,
 )
-from console.services import artifacts, curate, embed, fit, inventories, runtime, score, table
+from console.services import artifacts, curate, embed, fit, inventories, refitting, runtime, score, table
 from console.services.actor import SYSTEM, Actor
 from console.services.plan import Step
 from console.services.table_sample import page_table
@@ -266,7 +266,7 @@ def create_policy(inventory: Inventory, written: Written, *, key: str, by: Actor
             anti_signals=sides[Polarity.ANTI_SIGNAL],
         )
         both = sides[Polarity.SIGNAL] and sides[Polarity.ANTI_SIGNAL]
-        versions = fit.refit(inventory, by=by, artifacts=[artifact], reason="First version") if both else []
+        versions = refitting.refit(inventory, by=by, artifacts=[artifact], reason="First version") if both else []
     return Saved(artifact, versions[0] if versions else None)
 
 

@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 
 from console.models import (
     Artifact,
-    ArtifactSetting,
-    ArtifactText,
     Centre,
     ClassifierVersion,
     ClassWeight,
@@ -33,19 +31,19 @@ from console.services import embed, offsets, table
 from console.services.actor import Actor
 from console.services.errors import Conflict, Invalid
 from console.services.inventories import current_point, new_point
-from console.services.revision import Revision, lock_artifacts, lock_inventory, revision, stamp
+from console.services.revision import Revision, lock_inventory, revision
 from console.services.table_sample import page_table
 from sq_core import embedding
 from sq_core.artifact_text import artifact_text
 from sq_core.classifier import Classifier
-from sq_core.embedding import Encoder, vector_key
+from sq_core.embedding import vector_key
 from sq_core.fitting import Fit, fit_classifier
 from sq_core.scoring import cut_off
 
 BACKGROUND_STATES = 500
 BACKGROUND_SEED = 20_261_029
-UNLOCKED_TRIES = 4  # of a refit; then it is worked out under the lock
 GENRES = {"generated": {Source.GENERATED}, "mined": {Source.MINED}, "mixed": {Source.GENERATED, Source.MINED}}
+HEAVY = ("exemplars", "weights", "alphas", "stop", "libraries", "metrics")  # of a version, where only its number matters
 MIN_SIDES = "A policy needs at least one show example and one don't-show example to be fitted."
 RowVectors = Mapping[str, embedding.Vectors]  # vector key -> unit vector
 
@@ -94,8 +92,12 @@ class Basis:
         return result
 
 
-def active_version(artifact: Artifact) -> ClassifierVersion | None:
-    return ClassifierVersion.objects.current().select_related("centre").filter(artifact=artifact).first()
+def active_version(artifact: Artifact, *, with_parent: bool = False) -> ClassifierVersion | None:
+    """``with_parent``: the number of the version before it comes along."""
+    rows = ClassifierVersion.objects.current().select_related("centre").filter(artifact=artifact)
+    if with_parent:
+        rows = rows.select_related("centre", "parent").defer(*(f"parent__{name}" for name in HEAVY))
+    return rows.first()
 
 
 def fresh_inventory(pk: int) -> Inventory:
@@ -437,163 +439,7 @@ def draw_background(inventory: Inventory) -> list[int]:
     return [int(pk) for pk in ids]
 
 
-def refit(
-    inventory: Inventory, *, by: Actor, artifacts: Sequence[Artifact] | None = None, reason: str = ""
-) -> list[ClassifierVersion]:
-    """One new version per artifact whose fit set is not that of its active version; none otherwise. One revision for all.
-
-    Artifacts without both sides keep what they have (unfitted ones stay shown). All is worked out without a lock, and
-    written as it is where nothing was written meanwhile; else the artifacts that moved are worked out again, the last
-    time under the lock. Raises Conflict with the keys of artifacts that got examples without a vector just then; the
-    others have their versions.
-    """
-    ensure_centre(inventory, by=by)
-    work = _Refit(inventory, artifacts)
-    for last in (False,) * UNLOCKED_TRIES + (True,):
-        work.catch_up()
-        if not work.drafts:
-            return []
-        with transaction.atomic():
-            locked = lock_artifacts(
-                inventory, Artifact.objects.filter(pk__in=[d.basis.artifact.pk for d in work.drafts])
-            )
-            if stamp(locked) != work.stamp:
-                if not last:
-                    continue
-                work.catch_up(locked=True)
-            versions = _write_drafts(inventory, work.drafts, locked=locked, by=by, reason=reason)
-        work.refuse_left()
-        return versions
-    raise AssertionError("unreachable: the last try writes or raises")
-
-
-def _write_drafts(
-    inventory: Inventory, drafts: Sequence[Draft], *, locked: Inventory, by: Actor, reason: str
-) -> list[ClassifierVersion]:
-    versions: list[ClassifierVersion] = []
-    if not drafts:
-        return versions
-    summary = f"Refit of {len(drafts)} policies"
-    with revision(inventory, by=by, summary=summary, reason=reason, locked=locked) as step:
-        for draft in drafts:
-            version = save_version(draft, step, reason=reason or "refit")
-            step.change(
-                action="refit",
-                object_type="version",
-                object_id=f"{draft.basis.artifact.key}/{version.number}",
-                artifact=draft.basis.artifact,
-                before={"version": draft.basis.base.number if draft.basis.base else None},
-                after={"version": version.number, "weight_hash": version.weight_hash},
-            )
-            versions.append(version)
-    return versions
-
-
-class _Refit:
-    """The drafts of many artifacts, each with what it stands on, so that only what has moved is worked out again.
-
-    ``stamp`` is the inventory's as read before everything else: while it stands, the drafts are those of the present.
-    """
-
-    def __init__(self, inventory: Inventory, artifacts: Sequence[Artifact] | None) -> None:
-        self._inventory, self._artifacts = inventory, artifacts
-        self._vectors: dict[str, embedding.Vectors] = {}
-        self._made: dict[int, tuple[tuple[Any, ...], Draft | None]] = {}
-        self._left: list[str] = []
-        self.stamp: tuple[int, ...] = ()
-
-    @property
-    def drafts(self) -> list[Draft]:
-        return [draft for _, draft in self._made.values() if draft is not None]
-
-    def catch_up(self, *, locked: bool = False) -> None:
-        """Draft what has moved since the last time. With ``locked`` no text is embedded: what lacks a vector is left."""
-        inventory = fresh_inventory(self._inventory.pk)
-        self.stamp = stamp(inventory)
-        chosen = active_artifacts(inventory) if self._artifacts is None else list(self._artifacts)
-        point = current_point(inventory)
-        if point.centre is None:  # `ensure_centre` has fixed it, and it stays
-            raise AssertionError("no centre after the first fit")
-        fit_sets = dict(
-            ArtifactSetting.objects.current().filter(artifact__in=chosen).values_list("artifact_id", "fit_set")
-        )
-        bases = {
-            version.artifact_id: version
-            for version in ClassifierVersion.objects.current().select_related("centre").filter(artifact__in=chosen)
-        }
-        rows = _promoted(chosen)
-        if not locked:
-            self._embed(embed.encoder_for(inventory), (e for mine in rows.values() for e in mine))
-        texts = _texts_as_now(chosen)
-        common = _common(inventory, point)
-        made: dict[int, tuple[tuple[Any, ...], Draft | None]] = {}
-        self._left = []
-        for artifact in chosen:
-            base, fit_set = bases.get(artifact.pk), fit_sets[artifact.pk]
-            mine = fit_order(e for e in rows[artifact.pk] if in_fit(e, fit_set))
-            told = tuple((e.pk, e.polarity, e.text_digest) for e in mine)
-            stands_on = (*common, base and base.pk, fit_set, texts[artifact.pk], told)
-            if (known := self._made.get(artifact.pk)) is not None and known[0] == stands_on:
-                made[artifact.pk] = known
-                continue
-            ground = basis(artifact, point=point, inventory=inventory, base=base, fit_set=fit_set)
-            made[artifact.pk] = (stands_on, self._draft(ground, mine, locked=locked))
-        self._made = made
-
-    def _embed(self, encoder: Encoder, exemplars: Iterable[Exemplar]) -> None:
-        texts = sorted({e.text for e in exemplars if vector_key(encoder.id, e.text) not in self._vectors})
-        rows = embed.vectors(encoder, texts)
-        self._vectors.update((vector_key(encoder.id, text), row) for text, row in zip(texts, rows, strict=True))
-
-    def _draft(self, ground: Basis, rows: Sequence[Exemplar], *, locked: bool) -> Draft | None:
-        if {e.polarity for e in rows} != {Polarity.SIGNAL, Polarity.ANTI_SIGNAL} or is_current(ground, rows):
-            return None
-        try:
-            made = draft_version(ground, rows, known=self._vectors)
-            if ground.states.sample is None:
-                return made
-            # Each policy of a long log has a table of its own; nothing that is written needs it.
-            return replace(made, basis=replace(ground, states=table.empty_table()))
-        except Conflict:
-            if not locked:
-                raise
-            self._left.append(ground.artifact.key)
-            return None
-
-    def refuse_left(self) -> None:
-        """Raises Conflict where artifacts were left, after the others have been written."""
-        if self._left:
-            raise Conflict(
-                f"Examples without a vector were added meanwhile to {', '.join(self._left)}.",
-                hint="All other policies are fitted. Refit these again.",
-            )
-
-
-def _common(inventory: Inventory, point: OperatingPoint) -> tuple[Any, ...]:
-    """What all drafts stand on alike."""
-    judge = inventory.judge and (inventory.judge.pk, inventory.judge.pass_mark)
-    settings = (inventory.class_weight, inventory.inverse_penalty)
-    return (point.pk, inventory.log_revision, inventory.label_revision, judge, settings)
-
-
-def _promoted(artifacts: Sequence[Artifact]) -> dict[int, list[Exemplar]]:
-    """Exemplars in use per artifact id."""
-    rows: dict[int, list[Exemplar]] = {artifact.pk: [] for artifact in artifacts}
-    for exemplar in Exemplar.objects.promoted().filter(artifact__in=artifacts):
-        rows[exemplar.artifact_id].append(exemplar)
-    return rows
-
-
-def _texts_as_now(artifacts: Sequence[Artifact]) -> dict[int, tuple[int, ...]]:
-    """The revisions per artifact id whose judgements count."""
-    ids: dict[int, tuple[int, ...]] = {artifact.pk: () for artifact in artifacts}
-    for artifact, pk in (
-        ArtifactText.objects.as_now().filter(artifact__in=artifacts).order_by("pk").values_list("artifact_id", "pk")
-    ):
-        ids[artifact] += (pk,)
-    return ids
-
-
+# ------------------------------------------------------------------------------------------------------- is it up to date
 def is_current(ground: Basis, rows: Sequence[Exemplar]) -> bool:
     """Whether the active version was fitted on exactly these exemplars, with the present settings and centre."""
     base = ground.base

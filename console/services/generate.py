@@ -28,7 +28,7 @@ from console.models import (
     Source,
 )
 from console.providers import content_digest
-from console.services import embed, fit, models_setting, prompts_generate, table
+from console.services import embed, fit, models_setting, prompts_generate, refitting, table
 from console.services.actor import for_run
 from console.services.errors import Conflict, Invalid
 from console.services.generate_store import Shelf, Written, centred
@@ -345,7 +345,7 @@ def _first_fits(run: Run, artifacts: set[int]) -> list[str]:
     by = for_run(run)
     for attempt in range(3):
         try:
-            made = fit.refit(run.inventory, by=by, artifacts=chosen, reason=f"first fit of run {run.public_id}")
+            made = refitting.refit(run.inventory, by=by, artifacts=chosen, reason=f"first fit of run {run.public_id}")
         except Conflict:  # somebody made a release meanwhile
             if attempt == 2:
                 raise

@@ -21,7 +21,7 @@ from console.models import (
     Rubric,
     Source,
 )
-from console.services import audit, embed, fit, sample_vectors
+from console.services import audit, embed, refitting, sample_vectors
 from console.services.actor import Actor
 from console.services.calibrate import calibrate
 from console.services.errors import Invalid
@@ -94,7 +94,7 @@ def _steps(inventory: Inventory, say: Progress, *, by: Actor) -> list[tuple[str,
         ("conversations", lambda: _whole(import_conversations(inventory, FILES / "conversations.jsonl", by=by))),
         ("embedding turns", embed_turns),
         ("judgements", lambda: _whole(import_judgements(inventory, judgements, by=by, rubric=rubric))),
-        ("fitting policies", lambda: fit.refit(inventory, by=by, reason="the sample's first fit")),
+        ("fitting policies", lambda: refitting.refit(inventory, by=by, reason="the sample's first fit")),
         ("calibrating θ", choose_theta),
     ]
 

@@ -1,7 +1,7 @@
 """A large made-up inventory for load tests: `seed_large` writes it, `bench.pages` reads it.
 
 Texts are made-up words, vectors come from the synthetic encoder (its identity says so), scores follow which policy a turn
-was made about. What stands on them is real: classifiers are fitted by `fit.refit`, and every row is one that the pages,
+was made about. What stands on them is real: classifiers are fitted by `refitting.refit`, and every row is one that the pages,
 `reproduce` and the exports take for what it is.
 """
 
@@ -26,7 +26,7 @@ from console.models import (
     Polarity,
     Source,
 )
-from console.services import artifacts, audit, curate, fit, inventories, seed_log, seed_talk, seed_work
+from console.services import artifacts, audit, curate, inventories, refitting, seed_log, seed_talk, seed_work
 from console.services.actor import Actor
 from console.services.errors import Invalid
 from console.services.plan import Step
@@ -99,7 +99,7 @@ def seed_large(slug: str, size: Size, *, by: Actor, progress: Progress | None = 
         say("conversations", done, size.conversations)
     _analyse()
     say("fitting policies", 0, size.policies)
-    fit.refit(inventory, by=by, reason="made up for a load test")
+    refitting.refit(inventory, by=by, reason="made up for a load test")
     inventory.refresh_from_db()
     write_history(inventory, policies[0][0], size.seed, say, by=by)
     for done in seed_log.Decisions(log).write(PIECE):

@@ -8,7 +8,7 @@ import pytest
 from django.db import DatabaseError, connection, connections, transaction
 
 from console.models import AuditEvent, Centre, ClassifierVersion, Exemplar, Inventory
-from console.services import curate, fit
+from console.services import curate, refitting
 from console.services.actor import SYSTEM, person
 from console.services.audit import record
 from console.services.errors import Conflict
@@ -164,7 +164,7 @@ def test_of_two_first_refits_at_once_each_is_whole_or_a_conflict() -> None:
     def refit() -> None:
         try:
             barrier.wait(10)
-            outcomes.append(len(fit.refit(Inventory.objects.get(pk=inventory.pk), by=SYSTEM)))
+            outcomes.append(len(refitting.refit(Inventory.objects.get(pk=inventory.pk), by=SYSTEM)))
         except BaseException as error:  # noqa: BLE001 - handed to the test's own thread
             outcomes.append(error)
         finally:

@@ -10,7 +10,7 @@ import pytest
 from django.db import connection, connections, transaction
 
 from console.models import Artifact, ClassifierVersion, Exemplar, Inventory, Release
-from console.services import artifacts, curate, embed, fit, inventories, releases
+from console.services import artifacts, curate, embed, fit, inventories, refitting, releases
 from console.services.actor import SYSTEM
 from console.services.errors import ServiceError
 from console.services.plan import Step
@@ -122,7 +122,7 @@ def test_a_refit_of_all_beside_a_promotion(postgresql_only: None) -> None:
     for artifact in (world.cancel, world.refund):
         make.exemplar(artifact, "brought along")
     with holding(world.inventory):
-        refit = Thread(lambda: fit.refit(Inventory.objects.get(pk=world.inventory.pk), by=SYSTEM))
+        refit = Thread(lambda: refitting.refit(Inventory.objects.get(pk=world.inventory.pk), by=SYSTEM))
         until_waiting(1)
         promote = Thread(promoting("refund-status"))
         until_waiting(2)
@@ -209,7 +209,7 @@ def test_promotions_a_refit_a_rollback_and_a_new_cut_off_at_once() -> None:
 
     def refit(number: int) -> object:
         make.exemplar(Artifact.objects.get(key="cancel-order"), f"brought along {number}")
-        return fit.refit(fresh(), by=SYSTEM)
+        return refitting.refit(fresh(), by=SYSTEM)
 
     at_once(
         [
@@ -221,5 +221,5 @@ def test_promotions_a_refit_a_rollback_and_a_new_cut_off_at_once() -> None:
         ],
         rounds=4,
     )
-    fit.refit(fresh(), by=SYSTEM)
+    refitting.refit(fresh(), by=SYSTEM)
     whole_and_in_order(world.inventory)

@@ -19,7 +19,7 @@ from console.models import (
     Release,
     Source,
 )
-from console.services import artifacts, curate, embed, fit, inventories, rolling_back, runtime, score, table
+from console.services import artifacts, curate, embed, fit, inventories, refitting, rolling_back, runtime, score, table
 from console.services.actor import Actor
 from console.services.artifacts import exemplar_digest
 from console.services.curate import Step
@@ -230,7 +230,7 @@ def test_rollback_copies_the_old_content_and_retires_what_came_later(world: Worl
         first.exemplars,
     )
     assert Exemplar.objects.get(artifact=world.cancel, text=MISS).status == ExemplarStatus.RETIRED
-    assert fit.refit(world.inventory, by=world.by) == []  # the next refit does not revive it
+    assert refitting.refit(world.inventory, by=world.by) == []  # the next refit does not revive it
 
 
 def test_a_rollback_to_what_a_person_took_into_use_keeps_it_in_later_fits(world: World) -> None:
@@ -243,7 +243,9 @@ def test_a_rollback_to_what_a_person_took_into_use_keeps_it_in_later_fits(world:
     done = rolling_back.rollback(world.cancel, 2, by=world.by, base_version=3, reason="it was right")
     assert done.version is not None
     assert suggested.public_id in {row["public_id"] for row in done.version.exemplars}
-    assert fit.refit(world.inventory, by=world.by) == []  # mined, where generated ones are fitted: theirs all the same
+    assert (
+        refitting.refit(world.inventory, by=world.by) == []
+    )  # mined, where generated ones are fitted: theirs all the same
 
 
 def test_reject_restore_retire_edit_and_move(world: World) -> None:
@@ -386,7 +388,7 @@ def test_the_fit_set_decides_which_sources_count_but_never_drops_a_persons_own(w
         )
         for side, text in (("signal", "call it off"), ("anti_signal", "nice weather"))
     ]
-    assert fit.refit(world.inventory, by=world.by) == []  # fit set generated: what a job mined is not mixed in
+    assert refitting.refit(world.inventory, by=world.by) == []  # fit set generated: what a job mined is not mixed in
     done = curate.set_fit_set(world.cancel, "mined", by=world.by, base_version=1, reason="try")
     assert done.version is not None
     ids = {row["id"] for row in done.version.exemplars}
@@ -433,7 +435,7 @@ def test_a_log_without_customers_and_the_longest_key_make_one_release_per_decisi
         world.others, key, text="Gifts are wrapped.", signals=["wrap it as a gift"], anti_signals=["hello"]
     )
     Conversation.objects.create(inventory=world.others, external_id="greeting", scenario="greeting")
-    fit.refit(world.others, by=world.by)
+    refitting.refit(world.others, by=world.by)
     first = Change.objects.filter(artifact=policy, action="refit").latest("pk")
     before = Inventory.objects.get(pk=world.others.pk).release
     done = curate.apply(policy, [Step("add", text="wrap this", polarity="signal")], by=world.by, base_version=1)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from console.models import Centre, Change, ClassifierVersion, Exemplar, Inventory, Release
-from console.services import artifacts, fit, table
+from console.services import artifacts, fit, refitting, table
 from console.services.actor import SYSTEM
 from console.services.errors import Conflict
 from console.services.revision import revision
@@ -36,17 +36,17 @@ def add_a_neighbour(world: World) -> None:
         signals=["please cancel my order", "stop the parcel"],
         anti_signals=["change the size", "hello"],
     )
-    assert len(fit.refit(world.inventory, by=world.by)) == 1
+    assert len(refitting.refit(world.inventory, by=world.by)) == 1
 
 
 def edit_a_text(world: World) -> None:
     artifacts.edit_artifact(world.refund, by=world.by, text="A refund takes ten days now.")
-    fit.refit(world.inventory, by=world.by)
+    refitting.refit(world.inventory, by=world.by)
 
 
 def archive_one(world: World) -> None:
     artifacts.archive_artifact(world.refund, by=world.by)
-    fit.refit(world.inventory, by=world.by)
+    refitting.refit(world.inventory, by=world.by)
 
 
 @pytest.mark.parametrize("act", [add_a_neighbour, edit_a_text, archive_one])
@@ -85,9 +85,9 @@ def once(meanwhile: object, then: object) -> object:
 def test_of_two_first_refits_at_once_one_finds_nothing_left_to_do(
     unfitted: Inventory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other = once(lambda: fit.refit(unfitted, by=SYSTEM), fit.draft_version)
+    other = once(lambda: refitting.refit(unfitted, by=SYSTEM), fit.draft_version)
     monkeypatch.setattr(fit, "draft_version", other)
-    assert fit.refit(unfitted, by=SYSTEM) == []
+    assert refitting.refit(unfitted, by=SYSTEM) == []
     assert ClassifierVersion.objects.count() == 2
     assert (
         Release.objects.filter(inventory=unfitted).count() == 1 + 2 + 2
@@ -98,7 +98,7 @@ def test_a_version_on_a_base_that_is_no_longer_active_is_a_conflict(world: World
     """Whoever forgets to compare is stopped here: the last guard of every new version."""
     ground = fit.basis(world.cancel)
     make.exemplar(world.cancel, "call it off")
-    fit.refit(world.inventory, by=SYSTEM)
+    refitting.refit(world.inventory, by=SYSTEM)
     draft = fit.draft_version(ground, Exemplar.objects.promoted().filter(artifact=world.cancel))
     with (
         pytest.raises(Conflict, match="no longer the newest") as refused,
@@ -112,7 +112,7 @@ def test_a_first_version_beside_another_is_a_conflict(unfitted: Inventory) -> No
     fit.ensure_centre(unfitted, by=SYSTEM)
     artifact = unfitted.artifacts.get(key="pets")
     ground = fit.basis(artifact)
-    fit.refit(unfitted, by=SYSTEM)
+    refitting.refit(unfitted, by=SYSTEM)
     draft = fit.draft_version(ground, Exemplar.objects.promoted().filter(artifact=artifact))
     with (
         pytest.raises(Conflict, match="first version meanwhile") as refused,

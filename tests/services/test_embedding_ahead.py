@@ -12,7 +12,7 @@ from kombu.exceptions import OperationalError as BrokerError
 
 from console import tasks
 from console.models import Exemplar, Heartbeat, Inventory, StateView, Vector
-from console.services import authoring, curate, embed, embed_turns, fit, table
+from console.services import authoring, curate, embed, embed_turns, refitting, table
 from console.services.errors import Unavailable
 from console.services.ingest_exemplars import import_exemplars
 from console.services.inventories import current_point
@@ -104,7 +104,7 @@ def test_examples_without_a_vector_are_found_and_embedded(world: World, encoder:
     assert embed.embed_examples(world.inventory) == 4
     encoder.calls.clear()
     assert embed.embed_examples(world.inventory) == 0
-    fit.refit(world.inventory, by=world.by)
+    refitting.refit(world.inventory, by=world.by)
     assert encoder.calls == [], "a refit finds every vector"
 
 

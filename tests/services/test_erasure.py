@@ -30,6 +30,7 @@ from console.services import (
     embed,
     erasure,
     fit,
+    refitting,
     review_queues,
     settings_general,
     table,
@@ -132,7 +133,7 @@ def test_what_used_it_cannot_be_taken_back_and_work_goes_on(used: make.World) ->
     used.inventory.refresh_from_db()
     steps = [Step("add", text="drop what I ordered", polarity="signal")]
     assert curate.apply(used.cancel, steps, by=used.by, base_version=3, reason="r").made_version
-    fit.refit(used.inventory, by=SYSTEM)
+    refitting.refit(used.inventory, by=SYSTEM)
     calibrate.calibrate(used.inventory, by=SYSTEM)
     assert embed.embed_states(used.inventory) == 0
     assert not embed.is_pending(used.inventory)

@@ -9,7 +9,7 @@ import pytest
 from console.management.commands.evaluate import table_lines
 from console.models import ArtifactSetting, Change, ClassifierVersion, Exemplar, Inventory, OperatingPoint, Release
 from console.services import calibrate as service
-from console.services import curate, embed, evaluate, fit, score, table
+from console.services import curate, embed, evaluate, fit, refitting, score, table
 from console.services.actor import SYSTEM, Actor
 from console.services.artifacts import archive_artifact, edit_artifact, set_dependencies
 from console.services.calibrate import calibrate
@@ -105,7 +105,7 @@ def test_one_artifact_alone_has_no_text_baseline_and_every_other_figure(db: None
         make.conversation(inventory, name, [text])
         make.judge(inventory, name, 0, {"pets": score_given})
     embed.embed_states(inventory)
-    fit.refit(inventory, by=SYSTEM)
+    refitting.refit(inventory, by=SYSTEM)
     answer = evaluate.evaluate(inventory, protocol="operating-point")
     assert answer["text_without_direction"] == ["pets"]
     assert {row["method"]: row["precision_at_r90"] for row in answer["rows"]}["sq-generated"] == 1.0
@@ -163,7 +163,7 @@ def test_without_a_fit_turns_or_labels_the_mend_is_named(db: None) -> None:
     with pytest.raises(Invalid, match="no centre yet"):
         evaluate.evaluate(inventory, protocol="mined")
     make.artifact(inventory, "pets", signals=["my dog"], anti_signals=["my bag"])
-    fit.refit(inventory, by=SYSTEM)
+    refitting.refit(inventory, by=SYSTEM)
     with pytest.raises(Invalid, match="nothing to evaluate"):
         evaluate.evaluate(inventory, protocol="mined")
     make.conversation(inventory, "c1", ["can my dog come"])

@@ -21,7 +21,7 @@ from console.models import (
     Judgement,
     QueryState,
 )
-from console.services import artifacts, curate, export, fit, freeze, human_labels
+from console.services import artifacts, curate, export, freeze, human_labels, refitting
 from console.services.actor import SYSTEM
 from console.services.csv_lines import csv_lines
 from console.services.errors import NotFound
@@ -295,7 +295,7 @@ def test_messages_are_rows_with_their_turn(lived: World) -> None:
 # --------------------------------------------------------------------------------------------------------------- frozen
 def test_a_release_is_frozen_with_the_digest_of_each_file(lived: World) -> None:
     before = lived.inventory.release
-    fit.refit(lived.inventory, by=lived.by)
+    refitting.refit(lived.inventory, by=lived.by)
     lived.inventory.refresh_from_db()
     found = export.source(lived.inventory, before)
     archive = zipfile.ZipFile(io.BytesIO(b"".join(freeze.frozen(found))))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from console.models import Artifact, Centre, Exemplar
-from console.services import embed, fences, fit, table
+from console.services import embed, fences, refitting, table
 from console.services.calibrate import calibrate
 from console.services.evaluation_data import evaluation_set
 from sq_core import embedding
@@ -59,7 +59,7 @@ def test_theta_is_not_chosen_on_what_gave_examples_when_the_fence_is_forgotten(
     state = world.state("talk-1", 0)
     said = Exemplar.objects.filter(artifact=world.cancel).order_by("pk")[0]
     Exemplar.objects.filter(pk=said.pk).update(origin=state)
-    fit.refit(world.inventory, by=world.by)
+    refitting.refit(world.inventory, by=world.by)
     assert calibrate(world.inventory, by=world.by).calibration["left_out"]["leaking_pairs"] > 0
     monkeypatch.setattr(table.StateTable, "in_scenarios", lambda self, names: np.zeros(len(self), dtype=bool))
     with pytest.raises(ThetaLeakError, match="cancel-order: θ would be chosen on scenario talk-1"):

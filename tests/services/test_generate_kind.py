@@ -19,7 +19,7 @@ from console.models import (
     Spend,
 )
 from console.providers import content_digest, recorded
-from console.services import artifacts, fit, generate, limits, models_setting, run_kinds, run_work, runs
+from console.services import artifacts, fit, generate, limits, models_setting, refitting, run_kinds, run_work, runs
 from console.services.actor import SYSTEM
 from console.services.errors import Conflict, Invalid
 from console.services.ingest_artifacts import import_artifacts
@@ -171,7 +171,7 @@ def test_exact_and_near_duplicates_are_refused_with_a_meter(
     assert -1 <= other["hardness"] < 0.6
     encoder.calls.clear()
     of(world.cancel, run=run).update(status="promoted", decided_by_person=True)
-    fit.refit(world.inventory, by=SYSTEM, artifacts=[world.cancel])
+    refitting.refit(world.inventory, by=SYSTEM, artifacts=[world.cancel])
     assert said[4] not in {text for call in encoder.calls for text in call}  # its vector was stored beside it
 
 
@@ -243,7 +243,7 @@ def test_a_first_fit_that_meets_another_release_is_tried_again(
     world: World, server: scripted.Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make.artifact(world.inventory, "broken-parcel", text=NEW)
-    real, tries = fit.refit, []
+    real, tries = refitting.refit, []
 
     def refit(*args: Any, **more: Any) -> Any:
         tries.append(1)

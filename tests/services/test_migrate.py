@@ -17,7 +17,7 @@ from console.models import (
     OperatingPoint,
     Pin,
 )
-from console.services import calibrate, embed, fit, migrate, migrate_switch, releases, score, table
+from console.services import calibrate, embed, fit, migrate, migrate_switch, refitting, releases, score, table
 from console.services.actor import SYSTEM, person
 from console.services.errors import Conflict, Invalid, Unavailable
 from console.services.inventories import update_inventory
@@ -163,7 +163,7 @@ def test_the_way_back_gives_the_same_bits(calibrated: make.World, other: FakeEnc
 def test_what_was_promoted_meanwhile_stays_on_the_way_back(calibrated: make.World, other: FakeEncoder) -> None:
     migration = switched(calibrated)
     make.exemplar(calibrated.cancel, "annul what I bought")
-    fit.refit(calibrated.inventory, by=SYSTEM)
+    refitting.refit(calibrated.inventory, by=SYSTEM)
     migrate_switch.back_out(migration, by=SYSTEM, release=calibrated.inventory.release, reason="worse")
     version = ClassifierVersion.objects.current().get(artifact=calibrated.cancel)
     assert len(version.exemplars) == 9
@@ -278,7 +278,7 @@ def test_promoting_after_the_switch_is_fitted_under_the_new_encoder(calibrated: 
     switched(calibrated)
     assert embed.pending_states(calibrated.inventory).count() == 0
     make.exemplar(calibrated.cancel, "annul what I bought")
-    (version,) = fit.refit(calibrated.inventory, by=SYSTEM)
+    (version,) = refitting.refit(calibrated.inventory, by=SYSTEM)
     assert version.encoder_id == other.id
     assert version.parent is not None
     assert version.parent.encoder_id == other.id

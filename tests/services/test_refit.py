@@ -7,7 +7,7 @@ import pytest
 from django.db.models import F
 
 from console.models import Artifact, ClassifierVersion, ExemplarStatus, Inventory, Release
-from console.services import curate, fit
+from console.services import curate, fit, refitting
 from console.services.actor import SYSTEM
 from console.services.artifacts import exemplar_digest
 from console.services.errors import Conflict
@@ -60,7 +60,7 @@ def test_a_promotion_while_a_refit_embeds_is_in_the_newest_version(
     imported: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before(monkeypatch, fit.embed, "encode", iter([lambda: promote(imported.cancel)]))
-    versions = fit.refit(imported.inventory, by=imported.by)
+    versions = refitting.refit(imported.inventory, by=imported.by)
     assert exemplar_digest(DECIDED) in digests(imported.cancel)
     assert exemplar_digest(ADDED) in digests(imported.cancel)
     assert [v.artifact.key for v in versions] == ["change-order"]  # the promotion has taken the imported one in
@@ -74,7 +74,7 @@ def test_a_rejection_while_a_refit_embeds_is_not_undone(imported: World, monkeyp
         curate.apply(imported.cancel, [step], by=imported.by, base_version=1, reason="it misleads")
 
     before(monkeypatch, fit.embed, "encode", iter([retire]))
-    fit.refit(imported.inventory, by=imported.by)
+    refitting.refit(imported.inventory, by=imported.by)
     taken_out.refresh_from_db()
     assert taken_out.status == ExemplarStatus.RETIRED
     assert taken_out.text_digest not in digests(imported.cancel)
@@ -97,7 +97,7 @@ def test_a_promotion_after_the_drafts_stops_nobody_s_version(imported: World, mo
     monkeypatch.setattr(fit, "draft_version", told)
     before(monkeypatch, fit, "lock_artifacts", iter([meanwhile]))
     releases = Release.objects.count()
-    versions = fit.refit(imported.inventory, by=imported.by)
+    versions = refitting.refit(imported.inventory, by=imported.by)
     assert {v.artifact.key: v.number for v in versions} == {"cancel-order": 2, "change-order": 2, "refund-status": 3}
     assert drafted == ["refund-status"], "only what has moved is worked out again"
     assert Release.objects.count() == releases + 2
@@ -111,7 +111,7 @@ def test_labels_given_meanwhile_are_in_every_version_s_figures(
         Inventory.objects.update(judge=None)
 
     before(monkeypatch, fit, "lock_artifacts", iter([judge]))
-    for version in fit.refit(imported.inventory, by=imported.by):
+    for version in refitting.refit(imported.inventory, by=imported.by):
         assert version.metrics["judge"] == ""
         assert version.metrics["n"] == 0
 
@@ -119,14 +119,14 @@ def test_labels_given_meanwhile_are_in_every_version_s_figures(
 def test_where_somebody_decides_every_time_the_last_try_is_made_under_the_lock(
     imported: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tries = range(fit.UNLOCKED_TRIES + 1)
+    tries = range(refitting.UNLOCKED_TRIES + 1)
     before(
         monkeypatch,
         fit,
         "lock_artifacts",
         iter([lambda n=n: promote(imported.cancel, f"{DECIDED} {n}") for n in tries]),
     )
-    versions = fit.refit(imported.inventory, by=imported.by)
+    versions = refitting.refit(imported.inventory, by=imported.by)
     assert [v.artifact.key for v in versions] == ["change-order"]
     assert {exemplar_digest(f"{DECIDED} {n}") for n in tries} <= digests(imported.cancel)
 
@@ -139,19 +139,19 @@ def test_what_has_no_vector_at_the_last_try_is_named_and_the_others_get_theirs(
             imported.inventory, [ExemplarRow("cancel-order", "signal", f"off with it {number}")], by=imported.by
         )
 
-    tries = range(fit.UNLOCKED_TRIES + 1)
+    tries = range(refitting.UNLOCKED_TRIES + 1)
     before(monkeypatch, fit, "lock_artifacts", iter([lambda n=n: bring(n) for n in tries]))
     with pytest.raises(Conflict, match=r"added meanwhile to cancel-order\.") as left:
-        fit.refit(imported.inventory, by=imported.by)
+        refitting.refit(imported.inventory, by=imported.by)
     assert "All other policies are fitted" in left.value.hint
     active = fit.active_version(imported.change)
     assert active is not None
     assert active.number == 2
-    assert [v.artifact.key for v in fit.refit(imported.inventory, by=imported.by)] == ["cancel-order"]
+    assert [v.artifact.key for v in refitting.refit(imported.inventory, by=imported.by)] == ["cancel-order"]
 
 
 def test_a_refit_with_nothing_to_do_writes_nothing(world: World) -> None:
     releases = Release.objects.count()
-    assert fit.refit(world.inventory, by=world.by) == []
+    assert refitting.refit(world.inventory, by=world.by) == []
     assert Release.objects.count() == releases
     assert ClassifierVersion.objects.count() == 3

@@ -3,7 +3,7 @@
 import pytest
 
 from console.models import AuditEvent, ClassifierVersion, Inventory, OperatingPoint, Pin, Release, ReleaseActivation
-from console.services import artifacts, calibrate, curate, fit, inventories, releases, runtime, why
+from console.services import artifacts, calibrate, curate, inventories, refitting, releases, runtime, why
 from console.services.curate import Step
 from console.services.errors import Invalid, NotFound
 from console.services.release_diff import FieldChange, diff
@@ -65,7 +65,7 @@ def test_everything_back_restores_versions_settings_texts_pins_and_theta(world: 
     assert [(a.key, a.text, a.mode) for a in now.artifacts] == [(a.key, a.text, a.mode) for a in old.artifacts]
     assert OperatingPoint.objects.current().get(inventory=world.inventory).theta == old.operating_point.theta
     assert new.settings.get(to_release__isnull=True).status == "archived"
-    assert fit.refit(world.inventory, by=world.by) == []  # retired examples are not revived
+    assert refitting.refit(world.inventory, by=world.by) == []  # retired examples are not revived
 
 
 def test_everything_back_to_before_the_first_fit_takes_theta_back_and_keeps_the_centre(world: World) -> None:

@@ -15,7 +15,17 @@ from console.models import (
     Release,
     Role,
 )
-from console.services import artifacts, calibrate, curate, fit, inventories, releases, reverting, rolling_back
+from console.services import (
+    artifacts,
+    calibrate,
+    curate,
+    fit,
+    inventories,
+    refitting,
+    releases,
+    reverting,
+    rolling_back,
+)
 from console.services.errors import Conflict, Invalid
 from console.services.plan import Step
 from console.services.revision import revision
@@ -102,7 +112,7 @@ def fit_set(world: World) -> None:
 
 def refit(world: World) -> None:
     make.exemplar(world.cancel, "annul it all")
-    fit.refit(world.inventory, by=world.by)
+    refitting.refit(world.inventory, by=world.by)
 
 
 ACTS: dict[Callable[[World], None], Role] = {

@@ -9,7 +9,7 @@ import pytest
 
 from console.models import Artifact, Judgement, Release
 from console.presenters import why as words
-from console.services import artifacts, curate, fit, human_labels, inventories, score, why
+from console.services import artifacts, curate, human_labels, inventories, refitting, score, why
 from console.services.actor import SYSTEM, person
 from console.services.plan import Step
 from console.services.why import Why
@@ -151,7 +151,7 @@ def test_the_prior_is_the_policy_s_own_base_rate_beside_the_margin(world: make.W
     assert f"{found.margin!r} + 0 x {found.prior.value!r} = {found.margin!r}" in text
     make.artifact(world.inventory, "gift-wrap", signals=["wrap it please", "as a gift"], anti_signals=["no", "thanks"])
     make.judge(world.inventory, "talk-2", 0, {"gift-wrap": 5})
-    fit.refit(world.inventory, by=world.by)
+    refitting.refit(world.inventory, by=world.by)
     again = explain(world, "talk-1", 1, world.cancel)
     assert (again.prior, again.margin, again.terms) == (found.prior, found.margin, found.terms)
     none = explain(world, "talk-2", 0, Artifact.objects.select_related("inventory").get(key="gift-wrap"))

@@ -5,7 +5,8 @@ from django.core.management import call_command
 from console.models import ClassifierVersion, Judgement, QueryState, Role, StateView
 from console.services import score
 from console.services.actor import SYSTEM
-from console.services.fit import active_version, refit
+from console.services.fit import active_version
+from console.services.refitting import refit
 from tests import make, snapshot
 from tests.make import SIGNALS, TALKS, TEXTS, World
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from console.models import ExemplarStatus, GoLive
-from console.services import curate, inventories, score
+from console.services import curate, inventories, refitting, score
 from console.services.actor import SYSTEM
 from console.services.errors import Unavailable
 from console.services.plan import Step
@@ -73,9 +73,8 @@ def test_many_changes_of_one_kind_are_one_line(world: make.World, signed_in: Any
         make.artifact(
             world.inventory, f"more-{number}", signals=[f"signal of {number}"], anti_signals=[f"anti-signal {number}"]
         )
-    from console.services import fit
 
-    fit.refit(world.inventory, by=SYSTEM)
+    refitting.refit(world.inventory, by=SYSTEM)
     page = signed_in(world.viewer).get("/i/tiny/?card=activity", headers=HTMX).content.decode()
     assert "4 policies" in page
     assert "<details" in page

@@ -23,7 +23,7 @@ from console.models import (
     Release,
     Source,
 )
-from console.services import artifacts, authoring, curate, embed, fit, inventories, workbench
+from console.services import artifacts, authoring, curate, embed, fit, inventories, refitting, workbench
 from console.services import policy_list as rows_of
 from console.services import week as week_of
 from console.services.actor import SYSTEM
@@ -170,7 +170,7 @@ def test_conditions(world: make.World, f: list[str], expected: list[str]) -> Non
     make.artifact(world.inventory, "bare", kind="tool")
     make.artifact(world.inventory, "bare-fitted", signals=["one", "two"], anti_signals=["three", "four"])
     artifacts.archive_artifact(make.artifact(world.inventory, "gone"), by=SYSTEM)
-    fit.refit(world.inventory, by=SYSTEM)
+    refitting.refit(world.inventory, by=SYSTEM)
     rows = [
         JudgementRow(name, turn, make.JUDGE, {"bare-fitted": 1})
         for name, turns in make.TALKS.items()

@@ -10,7 +10,7 @@ from console.models import Change, Discovery, GoLive, Inventory, Origin, Release
 from console.presenters import releases as shown
 from console.presenters import words as presented
 from console.presenters.changes import grouped
-from console.services import artifacts, calibrate, curate, fit, inventories
+from console.services import artifacts, calibrate, curate, fit, inventories, refitting
 from console.services.actor import SYSTEM
 from console.services.ingest_artifacts import import_artifacts
 from console.services.plan import Step
@@ -355,7 +355,7 @@ def test_everything_s_going_back_is_taken_back_as_a_whole(world: make.World, sig
 
 def test_a_refit_is_taken_back_where_its_version_is_the_newest(world: make.World, signed_in: Any) -> None:
     make.exemplar(world.cancel, "annul it all")
-    fit.refit(world.inventory, by=SYSTEM)
+    refitting.refit(world.inventory, by=SYSTEM)
     change = Change.objects.latest("pk")
     versions = "/i/tiny/policies/cancel-order/versions/"
     assert undo_of(change) not in signed_in(world.author).get(versions).content.decode()

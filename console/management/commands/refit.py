@@ -5,7 +5,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from console.management.shared import COMMAND_LINE, ServiceCommand, add_inventory, inventory_of
-from console.services import fit
+from console.services import refitting
 from console.services.artifacts import get_artifact
 
 
@@ -21,6 +21,6 @@ class Command(ServiceCommand):
         inventory = inventory_of(options["inventory"])
         self.embed_pending(inventory)
         chosen = [get_artifact(inventory, key) for key in options["artifacts"]] or None
-        versions = fit.refit(inventory, by=COMMAND_LINE, artifacts=chosen, reason=options["reason"])
+        versions = refitting.refit(inventory, by=COMMAND_LINE, artifacts=chosen, reason=options["reason"])
         inventory.refresh_from_db()
         self.say(f"{len(versions)} new versions; release {inventory.release}, live {inventory.live_release}.")
