@@ -95,7 +95,7 @@ def test_a_promotion_after_the_drafts_stops_nobody_s_version(imported: World, mo
         drafted.clear()
 
     monkeypatch.setattr(fit, "draft_version", told)
-    before(monkeypatch, fit, "lock_artifacts", iter([meanwhile]))
+    before(monkeypatch, refitting, "lock_artifacts", iter([meanwhile]))
     releases = Release.objects.count()
     versions = refitting.refit(imported.inventory, by=imported.by)
     assert {v.artifact.key: v.number for v in versions} == {"cancel-order": 2, "change-order": 2, "refund-status": 3}
@@ -110,7 +110,7 @@ def test_labels_given_meanwhile_are_in_every_version_s_figures(
         make.judge(imported.inventory, "talk-5", 1, {"cancel-order": 5}, name="second")
         Inventory.objects.update(judge=None)
 
-    before(monkeypatch, fit, "lock_artifacts", iter([judge]))
+    before(monkeypatch, refitting, "lock_artifacts", iter([judge]))
     for version in refitting.refit(imported.inventory, by=imported.by):
         assert version.metrics["judge"] == ""
         assert version.metrics["n"] == 0
@@ -122,7 +122,7 @@ def test_where_somebody_decides_every_time_the_last_try_is_made_under_the_lock(
     tries = range(refitting.UNLOCKED_TRIES + 1)
     before(
         monkeypatch,
-        fit,
+        refitting,
         "lock_artifacts",
         iter([lambda n=n: promote(imported.cancel, f"{DECIDED} {n}") for n in tries]),
     )
@@ -140,7 +140,7 @@ def test_what_has_no_vector_at_the_last_try_is_named_and_the_others_get_theirs(
         )
 
     tries = range(refitting.UNLOCKED_TRIES + 1)
-    before(monkeypatch, fit, "lock_artifacts", iter([lambda n=n: bring(n) for n in tries]))
+    before(monkeypatch, refitting, "lock_artifacts", iter([lambda n=n: bring(n) for n in tries]))
     with pytest.raises(Conflict, match=r"added meanwhile to cancel-order\.") as left:
         refitting.refit(imported.inventory, by=imported.by)
     assert "All other policies are fitted" in left.value.hint
