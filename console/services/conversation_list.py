@@ -4,6 +4,7 @@ A fixed number of queries whatever the length of the log: only the page's own co
 vectors, which are kept per process once a conversation has all of them.
 """
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,6 +29,7 @@ from console.models import (
 from console.services import embed, search, table
 from console.services.conversation_fields import FLAGS, fields, flags_on
 from console.services.filters import Asked, parse
+from console.services.revision import stamp
 from console.services.runtime import runtime
 from sq_core import embedding
 from sq_core.bundle import Bundle
@@ -46,6 +48,8 @@ SORTS: dict[str, tuple[str, bool]] = {  # name -> column, descending
     "-turns": ("user_turn_count", True),
     "turns": ("user_turn_count", False),
 }
+NEVER_EMPTY = {"user_turn_count"}
+_counts = table.Cache(512)
 _vectors = table.Cache(5_000, most=128 * table.MEGABYTE, bytes_of=lambda v: v.cumulative.nbytes + v.turns.nbytes)
 _selected: WeakKeyDictionary[Bundle, table.Cache] = WeakKeyDictionary()
 
@@ -86,6 +90,8 @@ def ordered(rows: QuerySet[Conversation], sort: str, *, back: bool = False) -> Q
     pk = "-pk" if down else "pk"
     if column == "pk":
         return rows.order_by(pk)
+    if column in NEVER_EMPTY:
+        return rows.order_by(f"-{column}" if down else column, pk)
     by = F(column).desc(nulls_last=True) if down else F(column).asc(nulls_first=True)
     return rows.order_by(by, pk)
 
@@ -164,7 +170,7 @@ def page(inventory: Inventory, asks: Wanted, *, after: str = "", size: int = PAG
     point = OperatingPoint.objects.current().select_related("centre").get(inventory=inventory)
     here = Here(inventory, runtime(inventory, "draft"), point)
     rows = matching(inventory, asks)
-    counted = rows[: COUNTED + 1].count()
+    counted = _count(inventory, asks, rows)
     if after:
         last = Conversation.objects.filter(inventory=inventory, public_id=after).first()
         rows = rows.filter(beyond(last, asks.sort)) if last else rows.none()
@@ -179,6 +185,13 @@ def page(inventory: Inventory, asks: Wanted, *, after: str = "", size: int = PAG
         total=min(counted, COUNTED),
         more=counted > COUNTED,
     )
+
+
+def _count(inventory: Inventory, asks: Wanted, rows: QuerySet[Conversation]) -> int:
+    """Up to one more than are counted; kept for a minute, so that leafing through does not count again."""
+    minute = int(time.time() / 60)
+    key = (inventory.pk, asks.q, tuple(asks.asked.encode()), *stamp(inventory), minute)
+    return table.committed(_counts, key, lambda: rows[: COUNTED + 1].count())
 
 
 def rows_of(here: Here, conversations: Sequence[Conversation], q: str = "") -> list[Row]:
@@ -346,6 +359,7 @@ def _live_selected(ids: list[int]) -> dict[int, list[str]]:
 
 
 def clear_caches() -> None:
+    _counts.clear()
     _vectors.clear()
     _selected.clear()
 

@@ -15,7 +15,7 @@ from console.services.filters import Asked, Field, parse
 from console.services.policy_rows import FEW, Row, rows
 from sq_core.conversation import clean_text
 
-PAGE, LONGEST = 100, 200
+PAGE, LONGEST = 50, 200
 STATES: dict[str, Any] = {
     "under_target": _("caught under target"),
     "unfitted": _("no examples yet"),

@@ -85,6 +85,9 @@ class Row:
 
 
 # ------------------------------------------------------------------------------------------------------------------ rows
+_held = table.Cache(16)
+
+
 @dataclass(frozen=True)
 class Read:
     """Every policy of the draft, archived ones too, in the inventory's order, and the point they are measured at."""
@@ -98,11 +101,18 @@ def rows(inventory: Inventory) -> list[Row]:
 
 
 def read(inventory: Inventory, *, fresh: bool = False) -> Read:
-    """A fixed number of queries: five once nothing has changed. ``fresh``: the inventory's row was read just now, with its
-    judge.
+    """Kept while nothing it rests on has changed: what belongs to a release, labels, log and examples have numbers. ``fresh``:
+    the inventory's row was read just now, with its judge.
     """
     if not fresh:
         inventory = Inventory.objects.select_related("judge").get(pk=inventory.pk)
+    days = week(inventory)
+    key = (inventory.pk, *stamp(inventory), inventory.judge_id, inventory.target_recall, days.at)
+    return table.committed(_held, key, lambda: _read(inventory, days))
+
+
+def _read(inventory: Inventory, days: Week) -> Read:
+    """A fixed number of queries."""
     artifacts = list(
         Artifact.objects.filter(inventory=inventory)
         .annotate(
@@ -115,7 +125,6 @@ def read(inventory: Inventory, *, fresh: bool = False) -> Read:
     versions = _versions(inventory)
     waiting = _waiting(inventory)
     measured = _measured(inventory, point, artifacts)
-    days = week(inventory)
     near = nearest_of(inventory, point)
     found = [
         _row(
@@ -185,16 +194,7 @@ class Measured:
     failing: int = 0
 
 
-_held = table.Cache(64)
-
-
 def _measured(inventory: Inventory, point: OperatingPoint, artifacts: Iterable[Artifact]) -> dict[int, Measured]:
-    """Kept while nothing it rests on has changed: versions, pins and θ belong to a release, labels and log have numbers."""
-    key = (inventory.pk, *stamp(inventory), inventory.judge_id, point.pk)
-    return table.committed(_held, key, lambda: _measure(inventory, point, artifacts))
-
-
-def _measure(inventory: Inventory, point: OperatingPoint, artifacts: Iterable[Artifact]) -> dict[int, Measured]:
     """The figures of the workbench's head for every policy at once: one table of states, one reading of labels."""
     pins: dict[int, list[Pin]] = defaultdict(list)
     for pin in Pin.objects.current().filter(artifact__inventory=inventory):

@@ -8,13 +8,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import F, Lookup, OuterRef, Q, QuerySet, Subquery, TextField
+from django.db.models import Exists, F, Lookup, OuterRef, Q, QuerySet, Subquery, TextField
 from django.db.models.functions import Left
 
 from console.models import Conversation, ConversationWords, Message, QueryState
 from console.services.search_words import MOST, Sought, marks, sought, words
 from sq_core import conversation as log
 
+# A limit that is never reached: it keeps PostgreSQL from walking a list row by row in the hope that one matches soon. What is
+# looked for is found by its own index first.
+ALL = 10_000_000
 MOST_BYTES = 400_000  # of one conversation's words: PostgreSQL takes a megabyte
 READ = 4_000  # characters of a message that are looked through for what to mark
 MESSAGES = 3_000  # of all conversations of a page
@@ -48,9 +51,10 @@ def matching(question: str) -> Q:
     if not wanted:
         return Q()
     asked = " ".join([*wanted.whole, *([f"{wanted.start}*"] if wanted.start else [])])
-    found = Q(pk__in=ConversationWords.objects.filter(words__has=asked).values("conversation_id"))
-    for phrase in wanted.phrases:
-        found &= Q(pk__in=Message.objects.filter(content__icontains=phrase).values("conversation_id"))
+    found = Q(pk__in=ConversationWords.objects.filter(words__has=asked).values("conversation_id")[:ALL])
+    for phrase in wanted.phrases:  # only the messages of those
+        said = Message.objects.filter(conversation=OuterRef("pk"), content__icontains=phrase)
+        found &= Q(Exists(said))
     return found
 
 

@@ -63,6 +63,12 @@ def test_a_cursor_of_another_inventory_shows_nothing(world: make.World) -> None:
         ("", ["flagged:is:yes"], ["talk-4"]),
         ("", ["judged:is:100"], ["talk-5", "talk-4", "talk-3", "talk-2", "talk-1"]),
         ("", ["judged:lt:1"], ["nul", "flagged", "web-1"]),
+        ("", ["judged:is:0"], ["nul", "flagged", "web-1"]),
+        ("", ["judged:lte:99"], ["nul", "flagged", "web-1"]),
+        ("", ["judged:lt:0"], []),
+        ("", ["judged:is:-1"], []),
+        ("", ["judged:gte:0", "turns:is:1"], ["nul", "flagged", "web-1"]),
+        ("", ["judged:gt:-1", "turns:is:1"], ["nul", "flagged", "web-1"]),
         ("", ["needed:is:refund-status"], ["talk-3", "talk-1"]),
         ("", ["needed:is:no-such"], []),
         ("", ["fired:is:no-such"], []),
@@ -84,13 +90,13 @@ def test_filters(world: make.World, q: str, f: list[str], expected: list[str]) -
     assert [name for name in found if not (q and name in {"web-1", "flagged", "nul"})] == expected
 
 
-@pytest.mark.parametrize("exact", [50_000, 0])
+@pytest.mark.parametrize("long", [False, True])
 def test_selected_and_differing_ones_whatever_they_are_worked_out_from(
-    world: make.World, monkeypatch: pytest.MonkeyPatch, exact: int
+    world: make.World, monkeypatch: pytest.MonkeyPatch, long: bool
 ) -> None:
     """From the score table, or from decisions that a score run has recorded for every turn."""
-    monkeypatch.setattr(conversation_fields, "EXACT", exact)
-    if not exact:
+    monkeypatch.setattr(conversation_fields, "is_long", lambda inventory: long)
+    if long:
         record_all(world)
     rows = {row.conversation.external_id: row for row in lists.page(world.inventory, Wanted()).rows}
     differing = ids(lists.page(world.inventory, lists.wanted(world.inventory, f=["differs:is:yes"])))
