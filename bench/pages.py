@@ -61,7 +61,7 @@ def client_of(slug: str) -> Any:
     inventory = Inventory.objects.get(slug=slug)
     user = User.objects.filter(username="bench-pages").first() or accounts.create_user("bench-pages", by=SYSTEM)
     accounts.set_role(user, inventory, "admin", by=SYSTEM)
-    client = Client()
+    client = Client(raise_request_exception=False)  # a page that fails is a line like the others
     client.force_login(user)
     return client
 
@@ -167,24 +167,25 @@ def timed(client: Any, name: str, address: str, *, warm: int = WARM) -> Timed:
         return 1000 * (time.perf_counter() - begun), response
 
     first, response = once()
-    with CaptureQueriesContext(
-        connection,
-    ) as seen:
+    with CaptureQueriesContext(connection) as seen:
         client.get(address)
+    asked = [
+        (1000 * float(query["time"]), query["sql"]) for query in seen.captured_queries
+    ]  # the next request clears it
     times = [once()[0] for _ in range(warm)]
-    slowest = max(((float(q["time"]) * 1000, q["sql"]) for q in seen.captured_queries), default=(0.0, ""))
-    statements = [f"{1000 * float(q['time']):.0f} ms  {q['sql']}" for q in seen.captured_queries]
-    return Timed(name, first, times, len(seen), response.status_code, slowest, len(response.content), statements)
+    slowest = max(asked, default=(0.0, ""))
+    statements = [f"{ms:.0f} ms  {sql}" for ms, sql in asked]
+    return Timed(name, first, times, len(asked), response.status_code, slowest, len(response.content), statements)
 
 
-def measure(slug: str, *, only: str, warm: int, each: Callable[[Timed], None]) -> dict[str, Timed]:
+def measure(slug: str, *, only: str, skip: str, warm: int, each: Callable[[Timed], None]) -> dict[str, Timed]:
     from console.models import Inventory
 
     client = client_of(slug)
     client.get(f"/i/{slug}/runs/")  # what every page of a process needs once is not the first page's time
     found = {}
     for name, address in Pages(slug).all():
-        if only in name:
+        if only in name and not (skip and skip in name):
             found[name] = timed(client, name, address, warm=warm)
             each(found[name])
     print(f"{len(found)} pages of {Inventory.objects.get(slug=slug).name}")
@@ -195,6 +196,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench.pages", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("slugs", nargs="*", help="one inventory, and one with ten times the conversations")
     parser.add_argument("--only", default="", help="pages whose name contains this")
+    parser.add_argument("--skip", default="", help="not those whose name contains this")
     parser.add_argument("--warm", type=int, default=WARM, help=f"requests per page after the first (default {WARM})")
     parser.add_argument("--queries", action="store_true", help="print every query of each page")
     return parser.parse_args()
@@ -228,7 +230,7 @@ def main() -> None:
     results = []
     for slug in slugs:
         print(f"{slug:24} {'median ms':>8} {'first ms':>9} {'queries':>8} {'worst sql':>9} {'kB':>7}")
-        results.append(measure(slug, only=asked.only, warm=max(5, asked.warm), each=line))
+        results.append(measure(slug, only=asked.only, skip=asked.skip, warm=max(5, asked.warm), each=line))
     if len(results) == 2:
         print(f"\n{'ratio ' + slugs[1] + ' / ' + slugs[0]:40} {'median':>8}")
         for name in results[0].keys() & results[1].keys():

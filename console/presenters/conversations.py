@@ -31,6 +31,7 @@ SORTS: dict[str, str | Promise] = {
 }
 FOLD, HEAD = 8_000, 2_000  # a message longer than FOLD characters shows its first HEAD
 CHIPS_SHOWN = 4
+LISTED = 30  # policies of one kind listed at a turn: those nearest to being selected come first
 _SELECTED = {Label.FIRED, Label.FIRED_BY_PIN, Label.DEPENDENCY}
 
 
@@ -52,14 +53,26 @@ class Group:
     rows: list[Policy] = field(default_factory=list)
     line: str = ""
     folded: bool = False
+    total: int = 0  # of which ``rows`` are the first
+
+    @property
+    def more(self) -> int:
+        return self.total - len(self.rows)
 
 
-def groups(talk: Talk, user_turn: int, sort: str) -> list[Group]:
-    """The turn's policies by what became of them, or (``disagreement``) by where model and AI reviewer differ."""
+def groups(talk: Talk, user_turn: int, sort: str, *, whole: bool = False, chosen: str = "") -> list[Group]:
+    """The turn's policies by what became of them, or (``disagreement``) by where model and AI reviewer differ; of each kind
+    the first `LISTED` unless the ``whole`` is asked for, and the ``chosen`` one in any case.
+    """
     rows = sorted(talk.policies(user_turn), key=lambda p: (p.distance is None, -(p.distance or 0.0), p.name))
     if not talk.turns[user_turn].scored:
-        return [Group("unscored", _("Not scored"), rows)] if rows else []
-    found = _by_disagreement(rows) if sort == "disagreement" else _by_outcome(rows, user_turn)
+        found = [Group("unscored", _("Not scored"), rows)]
+    else:
+        found = _by_disagreement(rows) if sort == "disagreement" else _by_outcome(rows, user_turn)
+    for group in found:
+        group.total = len(group.rows)
+        if not whole:
+            group.rows = [row for n, row in enumerate(group.rows) if n < LISTED or row.key == chosen]
     return [group for group in found if group.rows]
 
 

@@ -4,13 +4,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from django.db.models import Max, Q
+from django.db.models import Q
 from django.utils import timezone
+from django.utils.translation import get_language
 
 from console.models import Change, Heartbeat, Inventory, Note, Run, RunState, User
 from console.presenters import run_words, runs, schedules
 from console.presenters.changes import ChangeGroup, change_rows, grouped
-from console.services import alerts, notes
+from console.services import alerts, heartbeat, notes, table
 from console.services.alerts import Drift, RecallEstimate
 from console.services.policy_rows import Row
 
@@ -72,8 +73,16 @@ class Activity:
     count: int
 
 
+_activities = table.Cache(64)
+
+
 def activity(inventory: Inventory, reader: User, since: datetime | None) -> Activity:
-    """What others changed since the reader signed in the time before."""
+    """What others changed since the reader signed in the time before; every change makes a release, so it is kept for one."""
+    key = (inventory.pk, inventory.release, reader.pk, reader.technical_terms, since, get_language())
+    return table.committed(_activities, key, lambda: _read_activity(inventory, reader, since))
+
+
+def _read_activity(inventory: Inventory, reader: User, since: datetime | None) -> Activity:
     changes = Change.objects.filter(inventory=inventory).select_related("artifact", "release").order_by("-pk")
     fresh = changes.filter(at__gt=since).exclude(user=reader) if since else changes.none()
     count = fresh.count()
@@ -99,18 +108,14 @@ def runs_card(inventory: Inventory, since: datetime | None, *, technical: bool =
     stopped = Q(state__in=[RunState.GAPS, RunState.FAILED], finished_at__gt=since or timezone.now() - WEEK)
     wanting = list(every.filter(stopped | Q(state__in=[RunState.CAPPED, RunState.PAUSED]))[:SHOWN])
     moving = list(every.filter(state__in=run_words.MOVING)[:SHOWN])
+    beats = dict(Heartbeat.objects.values_list("name", "at"))
+    worker = heartbeat.WORKER in beats and timezone.now() - beats[heartbeat.WORKER] <= heartbeat.FRESH
     rows = {row.run.pk: row for row in runs.rows(inventory, [*moving, *wanting], technical=technical)}
     return Runs(
         moving=[rows[run.pk] for run in moving],
         wanting=[rows[run.pk] for run in wanting],
         some=bool(rows) or every.exists(),
-        loop=schedules.loop(inventory),
-        last_worker=last_worker(),
-        nobody_works=runs.nobody_works(),
+        loop=schedules.loop(inventory, worker=worker),
+        last_worker=max(beats.values(), default=None),
+        nobody_works=not worker,
     )
-
-
-def last_worker() -> datetime | None:
-    """When a background process last said that it lives."""
-    seen: datetime | None = Heartbeat.objects.aggregate(at=Max("at"))["at"]
-    return seen

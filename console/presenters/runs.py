@@ -82,7 +82,8 @@ def page(inventory: Inventory, *, kind: str = "", before: int | None = None, tec
 
 
 def rows(inventory: Inventory, listed: Sequence[Run], *, technical: bool = False) -> list[Row]:
-    now, silent = runs.progress_of(listed), heartbeat.silence(heartbeat.WORKER)
+    now = runs.progress_of(listed)
+    silent = heartbeat.silence(heartbeat.WORKER) if listed else None
     names = policy_names(inventory, (key for run in listed for key in run.scope.get("artifacts") or ()))
     return [_row(run, now[run.pk], silent, names, technical=technical) for run in listed]
 

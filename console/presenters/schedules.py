@@ -126,8 +126,10 @@ class Loop:
         return [part for part in self.parts if not part.ok]
 
 
-def loop(inventory: Inventory) -> Loop | None:
-    """How the loop stands: its schedules, its models, a worker; None where no kind of it is there."""
+def loop(inventory: Inventory, *, worker: bool | None = None) -> Loop | None:
+    """How the loop stands: its schedules, its models, a worker (asked for where the caller does not know); None where no
+    kind of it is there.
+    """
     steps = standing_loop.steps(inventory)
     if not steps:
         return None
@@ -142,7 +144,7 @@ def loop(inventory: Inventory) -> Loop | None:
             parts.append(_scheduled(name, step.made))
     called = dict.fromkeys(MODEL_OF[KINDS[step.kind].kind] for step in steps if step.calls_model)
     parts += [_model(inventory, role) for role in called]
-    if nobody_works():
+    if nobody_works() if worker is None else not worker:
         parts.append(Part(_("Worker"), False, _("none is there"), "runs"))
     return Loop(parts, all(step.made is not None for step in steps))
 

@@ -32,6 +32,7 @@ from sq_core.scoring import cut_off, margin
 RECENT = timedelta(days=7)
 LEAST_NEEDED, LEAST_TURNS = 20, 100  # under that many nothing is said
 DRIFT = 0.05  # of the turns: more than that away from the preview is told
+ANSWERS = 5_000  # of a long log: newest live answers whose decisions are counted
 READ, PAIRS = 20_000, 300  # of a long log: newest judgements looked at, and needed pairs among them that are counted
 DRAWS, SEED = 1_000, 20_261_130
 
@@ -64,11 +65,11 @@ def recall_estimate(inventory: Inventory, *, now: datetime | None = None) -> Rec
     Pairs that were chosen because they were likely to be relevant are not among the labels (`table`).
     """
     number = inventory.live_release
+    if table_sample.is_long(inventory):
+        return _estimate_of_newest(inventory, number, now or timezone.now())
     point = OperatingPoint.objects.at(number).select_related("centre").filter(inventory=inventory).first()
     if point is None or point.centre is None:
         return None
-    if table_sample.is_long(inventory):
-        return _estimate_of_newest(inventory, number, point, now or timezone.now())
     states = table.state_table(inventory, point.centre)
     conversations = tuple(_recent_conversations(inventory, now or timezone.now()))
     read = Inventory.objects.values_list("label_revision", "release", "judge_id", "target_recall").get(pk=inventory.pk)
@@ -99,16 +100,17 @@ def _estimate(
     return RecallEstimate(recall, low, high, needed, int((needed_sums > 0).sum()), inventory.target_recall, by_people)
 
 
-def _estimate_of_newest(
-    inventory: Inventory, number: int, point: OperatingPoint, now: datetime
-) -> RecallEstimate | None:
+def _estimate_of_newest(inventory: Inventory, number: int, now: datetime) -> RecallEstimate | None:
     """Of a long log: on the newest needed pairs of the last week, among the newest judgements that are looked at."""
-    read = Inventory.objects.values_list("label_revision", "release", "judge_id", "target_recall").get(pk=inventory.pk)
+    read = (inventory.label_revision, inventory.judge_id, inventory.target_recall)  # the row was read for this page
     key = (inventory.pk, number, read, now.date())
-    return _estimates.get(key, lambda: _newest_estimate(inventory, number, point, now))
+    return _estimates.get(key, lambda: _newest_estimate(inventory, number, now))
 
 
-def _newest_estimate(inventory: Inventory, number: int, point: OperatingPoint, now: datetime) -> RecallEstimate | None:
+def _newest_estimate(inventory: Inventory, number: int, now: datetime) -> RecallEstimate | None:
+    point = OperatingPoint.objects.at(number).select_related("centre").filter(inventory=inventory).first()
+    if point is None or point.centre is None:
+        return None
     pairs = _newest_needed(inventory, now)
     versions = {
         row.artifact_id: row
@@ -118,7 +120,6 @@ def _newest_estimate(inventory: Inventory, number: int, point: OperatingPoint, n
     }
     classifiers = {pk: table.classifier_of(version) for pk, version in versions.items()}
     leaks = {pk: table.scenarios_of(version) for pk, version in versions.items()}
-    assert point.centre is not None  # noqa: S101
     vectors = table_sample.conversation_vectors(inventory, point.centre, sorted({row[1] for row in pairs}))
     pooling, caught, scenarios = table.pooling_of(point), [], []
     for artifact, conversation, turn, scenario in pairs:
@@ -188,9 +189,21 @@ class Drift:
 def drifts(inventory: Inventory, *, now: datetime | None = None) -> list[Drift]:
     """Policies of the live release whose firing share left their preview by more than five points; the largest first.
 
-    The classifier's own outcomes alone count: pins, modes and dependencies are somebody's decision.
+    The classifier's own outcomes alone count: pins, modes and dependencies are somebody's decision. Of a long log the newest
+    answers are counted, once an hour.
     """
-    live = Discovery.objects.filter(inventory=inventory, origin=Origin.LIVE, at__gte=(now or timezone.now()) - RECENT)
+    now = now or timezone.now()
+    if not table_sample.is_long(inventory):
+        return _drifts(inventory, now)
+    key = ("drifts", inventory.pk, inventory.live_release, now.replace(minute=0, second=0, microsecond=0))
+    return _estimates.get(key, lambda: _drifts(inventory, now, most=ANSWERS))
+
+
+def _drifts(inventory: Inventory, now: datetime, *, most: int | None = None) -> list[Drift]:
+    """``most``: of so many answers, the newest."""
+    live = Discovery.objects.filter(inventory=inventory, origin=Origin.LIVE, at__gte=now - RECENT)
+    if most is not None:
+        live = Discovery.objects.filter(pk__in=list(live.order_by("-at").values_list("pk", flat=True)[:most]))
     answered = dict(live.values_list("release").annotate(n=Count("id")).values_list("release", "n"))
     if sum(answered.values()) < LEAST_TURNS:
         return []

@@ -11,7 +11,7 @@ from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.db import transaction
-from django.db.models import Max
+from django.db.models import F, FilteredRelation, Max, Q
 from django.utils import timezone
 
 from console.models import (
@@ -60,6 +60,34 @@ def get_artifact(inventory: Inventory, key: str) -> Artifact:
         return Artifact.objects.select_related("inventory").get(inventory=inventory, key=key)
     except Artifact.DoesNotExist:
         raise NotFound(f"{inventory.slug} has no artifact {key[:80]!r}.", field="artifact") from None
+
+
+def read_now(inventory: Inventory, key: str) -> tuple[Artifact, ArtifactText, ArtifactSetting]:
+    """The artifact of that key with its present text and setting, in one query. Raises NotFound."""
+    models = {"texts": ArtifactText, "settings": ArtifactSetting}
+    names = {
+        f"{relation}_{field.attname}": f"{relation}_now__{field.attname}"
+        for relation, model in models.items()
+        for field in model._meta.concrete_fields
+        if field.attname != "artifact_id"
+    }
+    now = {
+        f"{name}_now": FilteredRelation(name, condition=Q(**{f"{name}__to_release__isnull": True})) for name in models
+    }
+    rows = Artifact.objects.filter(inventory=inventory, key=key).annotate(**now)
+    artifact = rows.annotate(**{name: F(path) for name, path in names.items()}).first()
+    if artifact is None:
+        raise NotFound(f"{inventory.slug} has no artifact {key[:80]!r}.", field="artifact")
+    artifact.inventory = inventory
+
+    def built(relation: str, model: type[Any]) -> Any:
+        fields = [field.attname for field in model._meta.concrete_fields]
+        values = [artifact.pk if f == "artifact_id" else getattr(artifact, f"{relation}_{f}") for f in fields]
+        made = model.from_db(artifact._state.db, fields, values)
+        made.artifact = artifact
+        return made
+
+    return artifact, built("texts", ArtifactText), built("settings", ArtifactSetting)
 
 
 def current_text(artifact: Artifact) -> ArtifactText:

@@ -33,6 +33,7 @@ from console.models import (
 )
 from console.services.errors import NotFound
 from console.services.ingest_conversations import addresses_judge
+from console.services.inventories import point_as_read
 from console.services.runtime import runtime
 from console.services.table_sample import conversation_vectors
 from sq_core.bundle import Bundle
@@ -59,7 +60,7 @@ class Ground:
 
 def ground(inventory: Inventory) -> Ground:
     """Three queries, none of them over the log, once the caches are warm."""
-    point = OperatingPoint.objects.current().select_related("centre").get(inventory=inventory)
+    point = point_as_read(inventory)
     bundle = runtime(inventory, "draft")
     return Ground(inventory, bundle, point)
 

@@ -43,7 +43,8 @@ from sq_core.scoring import cut_off
 BACKGROUND_STATES = 500
 BACKGROUND_SEED = 20_261_029
 GENRES = {"generated": {Source.GENERATED}, "mined": {Source.MINED}, "mixed": {Source.GENERATED, Source.MINED}}
-HEAVY = ("exemplars", "weights", "alphas", "stop", "libraries", "metrics")  # of a version, where only its number matters
+# Of a version, where only its number matters.
+HEAVY = ("exemplars", "weights", "alphas", "stop", "libraries", "metrics")
 MIN_SIDES = "A policy needs at least one show example and one don't-show example to be fitted."
 RowVectors = Mapping[str, embedding.Vectors]  # vector key -> unit vector
 

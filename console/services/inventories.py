@@ -9,7 +9,7 @@ from django.db import IntegrityError, transaction
 
 from console.models import Centre, Change, ClassWeight, GoLive, Inventory, OperatingPoint
 from console.models.inventory import KEY
-from console.services import audit, embed
+from console.services import audit, embed, table
 from console.services.actor import Actor
 from console.services.errors import Invalid, Unavailable
 from console.services.revision import Revision, lock_inventory, revision
@@ -160,6 +160,18 @@ def update_inventory(
 def current_point(inventory: Inventory) -> OperatingPoint:
     """The operating point valid at the newest release."""
     return OperatingPoint.objects.current().select_related("centre").get(inventory=inventory)
+
+
+_points = table.Cache(64)
+
+
+def point_as_read(inventory: Inventory) -> OperatingPoint:
+    """The operating point valid at the release that the inventory's row had when it was read: what a release holds never
+    changes, so it is read once. For pages; who writes asks `current_point` under the lock.
+    """
+    key = (inventory.pk, inventory.release)
+    rows = OperatingPoint.objects.at(inventory.release).select_related("centre")
+    return table.committed(_points, key, lambda: rows.get(inventory=inventory))
 
 
 def new_point(
@@ -326,7 +338,9 @@ def encoder_identity(name: str, *, load_test: bool = False) -> str:
     """The id that an encoder's vectors are kept under. Raises Invalid for a name that is none, Unavailable when it is away."""
     hosted = name.startswith("openai:") and name.removeprefix("openai:")
     if name not in ("minilm", "minilm:whole") and not hosted and not (load_test and name.startswith("synthetic:")):
-        raise Invalid(f"There is no encoder {name!r}.", field="encoder", hint="Use minilm, minilm:whole or openai:MODEL[:DIM].")
+        raise Invalid(
+            f"There is no encoder {name!r}.", field="encoder", hint="Use minilm, minilm:whole or openai:MODEL[:DIM]."
+        )
     try:
         identity = embed.named_encoder(name).id
     except EncoderUnavailable as error:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from django.db.models import Model
+from django.db.models import Model, Q
 
 from console.models import (
     ArtifactSetting,
@@ -24,10 +24,11 @@ from console.models import (
 from console.services import table
 from console.services.inventories import point_record
 from console.services.releases import get_release
-from console.services.table_sample import page_table
+from console.services.table_sample import Sample, page_table
 from sq_core.scoring import cut_off
 
 POINT_FIELDS = ("theta", "pooling", "expiry", "target_recall", "calibrated", "centre")
+CHANGES = 500  # listed between two releases
 Flip = tuple[str, int, int]  # artifact, turns that start and that stop
 
 
@@ -73,6 +74,8 @@ class ReleaseDiff:
     point: list[FieldChange] = field(default_factory=list)  # POINT_FIELDS
     changes: list[Change] = field(default_factory=list)  # that lie between them, newest first
     flips: list[Flip] = field(default_factory=list)
+    more_changes: bool = False  # there are more than are listed
+    sample: Sample | None = None  # where the turns that change were counted on a part of the log
 
     @property
     def theta(self) -> tuple[float, float] | None:
@@ -88,12 +91,13 @@ def diff(inventory: Inventory, a: int, b: int) -> ReleaseDiff:
     get_release(inventory, a), get_release(inventory, b)
     result = ReleaseDiff(a=a, b=b)
     low, high = sorted((a, b))
-    result.changes = list(
-        Change.objects.filter(inventory=inventory, release__number__gt=low, release__number__lte=high)
-        .select_related("artifact", "release", "user")
-        .order_by("-id")
-    )
-    old, new = (versions_at(inventory, n) for n in (a, b))
+    between = Change.objects.filter(inventory=inventory, release__number__gt=low, release__number__lte=high)
+    result.changes = list(between.select_related("artifact", "release", "user").order_by("-id")[: CHANGES + 1])
+    result.more_changes = len(result.changes) > CHANGES
+    del result.changes[CHANGES:]
+    points = [OperatingPoint.objects.at(n).select_related("centre").get(inventory=inventory) for n in (a, b)]
+    moved = (points[0].theta, points[0].pooling) != (points[1].theta, points[1].pooling)
+    old, new = (versions_at(inventory, n, but_at=None if moved else m) for n, m in ((a, b), (b, a)))
     for pk in sorted(set(old) | set(new)):
         before, after = old.get(pk), new.get(pk)
         known = after or before
@@ -105,10 +109,11 @@ def diff(inventory: Inventory, a: int, b: int) -> ReleaseDiff:
     result.dependencies = _dependencies(inventory, a, b)
     result.texts = _texts(inventory, a, b)
     result.pins = _pins(inventory, a, b)
-    points = [OperatingPoint.objects.at(n).select_related("centre").get(inventory=inventory) for n in (a, b)]
     result.point = point_changes(*points)
     deciding = deciding_at(inventory, a) & deciding_at(inventory, b)
     result.flips = flips(inventory, (old, points[0]), (new, points[1]), deciding)
+    if result.flips and points[1].centre is not None:
+        result.sample = page_table(inventory, points[1]).sample
     return result
 
 
@@ -119,9 +124,7 @@ def point_changes(a: OperatingPoint, b: OperatingPoint) -> list[FieldChange]:
 
 def _settings(inventory: Inventory, a: int, b: int) -> list[FieldChange]:
     names = ("status", "mode", "fit_set")
-    old, new = (
-        {row.artifact.key: row for row in _at(ArtifactSetting, inventory, n)} for n in (a, b)
-    )  # fmt: skip
+    old, new = ({row.artifact.key: row for row in rows} for rows in _both(ArtifactSetting, inventory, a, b))
     return [
         FieldChange(key, name, was, now)
         for key in sorted(set(old) | set(new))
@@ -148,7 +151,7 @@ def _dependencies(inventory: Inventory, a: int, b: int) -> list[FieldChange]:
 
 
 def _texts(inventory: Inventory, a: int, b: int) -> list[TextChange]:
-    old, new = ({row.artifact.key: row for row in _at(ArtifactText, inventory, n)} for n in (a, b))
+    old, new = ({row.artifact.key: row for row in rows} for rows in _both(ArtifactText, inventory, a, b))
     return [
         TextChange(key, was, now)
         for key in sorted(set(old) | set(new))
@@ -162,7 +165,7 @@ def _pins(inventory: Inventory, a: int, b: int) -> list[PinChange]:
     def counted(rows: Sequence[Pin]) -> Counter[tuple[Any, ...]]:
         return Counter((pin.artifact_id, pin.state_id, pin.exemplar_id, pin.text, pin.bound) for pin in rows)
 
-    old, new = (list(_at(Pin, inventory, n)) for n in (a, b))
+    old, new = (list(rows) for rows in _both(Pin, inventory, a, b))
     result = []
     for rows, others, added in ((new, counted(old), True), (old, counted(new), False)):
         for pin in rows:
@@ -174,8 +177,15 @@ def _pins(inventory: Inventory, a: int, b: int) -> list[PinChange]:
     return result
 
 
-def _at(model: type[Model], inventory: Inventory, number: int) -> Any:
+def _both(model: type[Model], inventory: Inventory, a: int, b: int) -> tuple[Any, Any]:
+    """The rows valid at ``a`` and not at ``b``, and the other way round: what is the same row at both cannot differ."""
+    return _at(model, inventory, a, but_at=b), _at(model, inventory, b, but_at=a)
+
+
+def _at(model: type[Model], inventory: Inventory, number: int, *, but_at: int | None = None) -> Any:
     rows = model.objects.at(number)  # type: ignore[attr-defined]
+    if but_at is not None:
+        rows = rows.filter(Q(from_release__gt=but_at) | Q(to_release__lt=but_at))
     return rows.filter(artifact__inventory=inventory).select_related("artifact").order_by("pk")
 
 
@@ -183,12 +193,10 @@ def _at(model: type[Model], inventory: Inventory, number: int) -> Any:
 Side = tuple[Mapping[int, ClassifierVersion], OperatingPoint]
 
 
-def versions_at(inventory: Inventory, number: int) -> dict[int, ClassifierVersion]:
-    """By artifact id."""
-    rows = (
-        ClassifierVersion.objects.at(number).filter(artifact__inventory=inventory).select_related("artifact", "centre")
-    )
-    return {row.artifact_id: row for row in rows}
+def versions_at(inventory: Inventory, number: int, *, but_at: int | None = None) -> dict[int, ClassifierVersion]:
+    """By artifact id; without those that are valid at ``but_at`` too."""
+    rows = _at(ClassifierVersion, inventory, number, but_at=but_at).select_related("centre")
+    return {row.artifact_id: row for row in rows.defer("alphas", "stop", "libraries", "reason")}
 
 
 def deciding_at(inventory: Inventory, number: int) -> set[int]:

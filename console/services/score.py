@@ -323,10 +323,12 @@ _headlines = table.Cache(16)
 
 def headline(inventory: Inventory, release: ReleaseName = "draft") -> Headline:
     """One release's figures on the inventory's own log (before expiry and dependencies)."""
+    if table_sample.is_long(inventory) and release == "draft":  # on nothing that changes within a release
+        number = inventory.release
+        return _headlines.get((inventory.pk, number), lambda: _headline(inventory, number))
     number = release_number(inventory, release)
     log, labels = Inventory.objects.values_list("log_revision", "label_revision").get(pk=inventory.pk)
-    stands_on = () if table_sample.is_long(inventory) else (log, labels)  # else on nothing that changes in a release
-    return _headlines.get((inventory.pk, number, *stands_on), lambda: _headline(inventory, number))
+    return _headlines.get((inventory.pk, number, log, labels), lambda: _headline(inventory, number))
 
 
 def _headline(inventory: Inventory, number: int) -> Headline:

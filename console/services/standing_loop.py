@@ -11,10 +11,11 @@ from django.db import transaction
 from django.db.models import Avg
 
 from console.models import Conversation, Inventory, RunKind, Schedule
-from console.services import schedules
+from console.services import schedules, table
 from console.services.actor import Actor
 from console.services.run_kinds import KINDS, MODEL_OF
 
+NEWEST = 1_000  # conversations whose length is looked at
 RANDOM_TURNS = 100  # a day, for the estimate of what is caught
 Json = dict[str, Any]
 
@@ -53,10 +54,20 @@ def steps(inventory: Inventory) -> list[Step]:
 
 def _random_part(inventory: Inventory) -> Json:
     """Whole chats of the last day, as many as hold about a hundred turns: their turns are a random part of the day's."""
-    turns = Conversation.objects.filter(inventory=inventory, user_turn_count__gt=0).aggregate(n=Avg("user_turn_count"))[
-        "n"
-    ]
+    key = (inventory.pk, inventory.log_revision)
+    turns = table.committed(_lengths, key, lambda: _length(inventory))
     return {"since": "1d", "sample": {"unit": "conversation", "n": max(1, round(RANDOM_TURNS / (turns or 5.0)))}}
+
+
+_lengths = table.Cache(64)
+
+
+def _length(inventory: Inventory) -> float | None:
+    """Turns of the newest conversations, on average."""
+    newest = Conversation.objects.filter(inventory=inventory).order_by("-pk").values("pk")[:NEWEST]
+    rows = Conversation.objects.filter(pk__in=newest, user_turn_count__gt=0)
+    turns: float | None = rows.aggregate(n=Avg("user_turn_count"))["n"]
+    return turns
 
 
 def _made(there: Sequence[Schedule], kind: str, scope: Json) -> Schedule | None:

@@ -1,7 +1,7 @@
 """Why: everything behind one outcome, exact and recomputable: margin, cut-off, winning view, terms per exemplar, witnesses."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -128,6 +128,7 @@ class Why:
     calibrated: bool = False
     encoder: str = ""
     as_of: datetime | None = None
+    at_turn: tuple[Outcome, ...] = ()  # every artifact's outcome there; not in the file
 
     @property
     def fired(self) -> bool:
@@ -148,7 +149,8 @@ class Why:
         return None if self.margin is None or self.cutoff is None else round(self.margin - self.cutoff, 6)
 
     def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "fired": self.fired, "distance": self.distance}
+        own = {k: v for k, v in asdict(replace(self, at_turn=())).items() if k != "at_turn"}
+        return {**own, "fired": self.fired, "distance": self.distance}
 
 
 def release_as_of(inventory: Inventory, moment: datetime, *, live: bool = False) -> int:
@@ -208,7 +210,8 @@ def explain(
     if vectors is None or user_turn >= len(vectors.turns):
         return why
     column = bundle.keys.index(artifact.key)
-    _take_outcome(why, bundle.outcomes(vectors)[user_turn][column])
+    why.at_turn = bundle.outcomes(vectors)[user_turn]
+    _take_outcome(why, why.at_turn[column])
     version = ClassifierVersion.objects.at(number).select_related("centre").filter(artifact=artifact).first()
     if version is not None and version.centre_id == point.centre_id:
         views = vectors.views(user_turn)

@@ -25,7 +25,7 @@ from console.models import (
 )
 from console.services import artifacts, fit, impact, table
 from console.services.errors import Malformed
-from console.services.inventories import current_point
+from console.services.inventories import point_as_read
 from console.services.table_sample import Sample, page_table
 from sq_core.classifier import Classifier, ViewKind
 from sq_core.scoring import Margin, cut_off, margin
@@ -118,15 +118,14 @@ def ground(
 
     Raises NotFound for a policy of no such key.
     """
-    artifact = version.artifact if version else artifacts.get_artifact(inventory, key)
-    artifact.inventory = inventory
-    version = version or fit.active_version(artifact)
+    artifact, text, setting = artifacts.read_now(inventory, key)
+    version = version or fit.active_version(artifact, with_parent=True)
     return Ground(
         artifact=artifact,
         inventory=inventory,
-        text=artifacts.current_text(artifact),
-        setting=artifacts.current_setting(artifact),
-        point=basis.point if basis else current_point(inventory),
+        text=text,
+        setting=setting,
+        point=basis.point if basis else point_as_read(inventory),
         version=version,
         given=basis,
     )

@@ -152,7 +152,13 @@ def context_of(request: Request, found: Talk, *, policy: str = "") -> dict[str, 
     """What the conversation's page and its parts need; ``policy`` in place of the one the address chooses."""
     asked = request.GET.get("t", "")
     sort = request.GET.get("sort", "") if request.GET.get("sort") in shown.SORTS else "margin"
-    groups = shown.groups(found, found.at, sort) if found.turns else []
+    groups = (
+        shown.groups(
+            found, found.at, sort, whole=request.GET.get("all") == "1", chosen=policy or request.GET.get("p", "")
+        )
+        if found.turns
+        else []
+    )
     rows = [row for group in groups for row in group.rows]
     chosen = _chosen(rows, policy or request.GET.get("p", ""))
     for group in groups:

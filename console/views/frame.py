@@ -14,6 +14,7 @@ from django.utils.translation import gettext_lazy as _
 
 from console.models import Inventory, OperatingPoint, Role, Run
 from console.permissions import inventories_of, last_inventory
+from console.services.inventories import point_as_read
 
 THEMES = ("light", "dark")
 
@@ -118,8 +119,8 @@ def navigation(request: HttpRequest) -> list[dict[str, Any]]:
     ]
 
 
-def operating_point(inventory: Inventory) -> OperatingPoint | None:
-    return OperatingPoint.objects.current().filter(inventory=inventory).first()
+def operating_point(inventory: Inventory) -> OperatingPoint:
+    return point_as_read(inventory)
 
 
 def runs_at_work(inventory: Inventory) -> int:

@@ -14,16 +14,26 @@ from console.permissions import Request, require, wants_part
 from console.presenters import home as cards_of
 from console.presenters import tour
 from console.services import policy_rows as rows_of
-from console.services import score
+from console.services import score, table
 from console.services.errors import ServiceError
+from console.services.revision import stamp
 
 
 def _needs(request: Request, inventory: Inventory) -> Any:
-    return cards_of.needs(inventory, rows_of.rows(inventory), request.user)
+    return cards_of.needs(inventory, _rows(inventory), request.user)
 
 
 def _watch(request: Request, inventory: Inventory) -> Any:
-    return cards_of.watch(rows_of.rows(inventory))
+    return cards_of.watch(_rows(inventory))
+
+
+_held = table.Cache(16)
+
+
+def _rows(inventory: Inventory) -> list[rows_of.Row]:
+    """Every policy; two cards read them, once a minute, and nothing of theirs changes but with these numbers."""
+    key = (inventory.pk, *stamp(inventory), inventory.judge_id, inventory.target_recall)
+    return table.committed(_held, key, lambda: rows_of.read(inventory, fresh=True).rows)
 
 
 def _activity(request: Request, inventory: Inventory) -> Any:

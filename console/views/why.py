@@ -12,14 +12,14 @@ from django.views.decorators.http import require_GET
 from console.models import Inventory, Role
 from console.permissions import Request, require, wants_part
 from console.presenters import why as words
-from console.services import conversations, runtime, score, why
+from console.services import conversations, runtime, why
 from console.services.artifacts import get_artifact
 from console.services.errors import Invalid, NotFound
 from console.services.human_labels import judge_name
 from console.services.why import Why
 from sq_core.decision import Outcome
 
-LISTED_TERMS = 200
+LISTED_TERMS, OTHERS = 200, 30
 
 
 @require_GET
@@ -69,7 +69,8 @@ def why_page(request: Request, inventory: Inventory, conversation: str, user_tur
         "judges": [w for w in found.witnesses if w.kind == "model"],
         "people": [w for w in found.witnesses if w.kind == "human"],
         "mine": next((w.score for w in found.witnesses if w.judge == judge_name(request.user)), None),
-        "others": [] if wants_part(request) else _others(inventory, row, user_turn, key, found),
+        "others": [] if wants_part(request) else _others(found),
+        "others_listed": OTHERS,
         "as_of": request.GET.get("as_of", ""),
         "error": error,
         "scores": range(1, 6),
@@ -124,9 +125,7 @@ def _terms(found: Why) -> list[dict[str, Any]]:
     ]
 
 
-def _others(inventory: Inventory, row: Any, user_turn: int, key: str, found: Why) -> list[Outcome]:
+def _others(found: Why) -> list[Outcome]:
     """The other policies selected at this turn under the same release, strongest first."""
-    turns = score.conversation_outcomes(inventory, row, release=found.release)
-    outcomes = turns[user_turn] if user_turn < len(turns) else None
-    fired = [o for o in outcomes or () if o.fired and o.artifact != key]
+    fired = [o for o in found.at_turn if o.fired and o.artifact != found.artifact]
     return sorted(fired, key=lambda o: (o.margin is None, (o.cutoff or 0.0) - (o.margin or 0.0), o.artifact))
