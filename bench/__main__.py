@@ -9,6 +9,7 @@ import sys
 from bench import (
     fit,
     mining,
+    mining_log,
     promote,
     recentre,
     recipes,
@@ -17,6 +18,7 @@ from bench import (
     router,
     runs,
     scoring,
+    setfit,
     stress,
     tables,
     traces,
@@ -31,6 +33,7 @@ def main() -> None:
         scoring,
         router,
         mining,
+        mining_log,
         promote,
         review,
         runs,
@@ -39,6 +42,7 @@ def main() -> None:
         stress,
         recentre,
         tables,
+        setfit,
         traces,
     ):
         print(f"\n##### {module.__name__}", flush=True)

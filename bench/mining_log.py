@@ -4,7 +4,8 @@
     python -m bench.mining_log --turns 200000               (7.2 million judgements)
 
 Each size is an inventory of its own, made up as `manage.py seed_large` does and judged here; the run is worked in a process
-of its own by the services that a worker uses, so that its peak memory is its own. Prints; asserts nothing.
+of its own by the services that a worker uses, so that its peak memory is its own; the CPU's seconds are those of this process,
+whatever else the machine does. Prints; asserts nothing.
 """
 
 from __future__ import annotations
@@ -90,17 +91,17 @@ def mine(turns: int, recipe: str) -> None:
     for name in ("ground_of", "read_scores"):
         reading.around(mine_log, name)
     service.ground_of = mine_log.ground_of  # type: ignore[attr-defined]
-    begun = time.perf_counter()
+    begun, used = time.perf_counter(), time.process_time()
     run = runs.create_run(inventory, "mine", by=SYSTEM, params=params)
     while run_work.work(run.pk):
         pass
-    whole = time.perf_counter() - begun
+    whole, cpu = time.perf_counter() - begun, time.process_time() - used
     run.refresh_from_db()
     found = run.result["signals"] + run.result["anti_signals"] if run.result else 0
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     log, scores = reading.of["ground_of"], reading.of["read_scores"]
-    cells = f"{turns * ARTIFACTS:11,d} {log:8.1f} {scores:10.1f} {whole - log - scores:8.1f} {peak:9.0f} {before:9.0f}"
-    print(f"{turns:9,d} {recipe:12} {cells}  {run.state}, {found} candidates", flush=True)
+    cells = f"{turns * ARTIFACTS:11,d} {log:8.1f} {scores:8.1f} {whole - log - scores:8.1f} {cpu:8.1f} {peak:9.0f}"
+    print(f"{turns:9,d} {recipe:12} {cells}  {run.state}, {found} candidates (from {before:.0f} MiB)", flush=True)
 
 
 class Stopwatch:
@@ -123,10 +124,6 @@ class Stopwatch:
         setattr(module, name, timed)
 
 
-def step(*arguments: str) -> None:
-    subprocess.run([sys.executable, "-m", "bench.mining_log", *arguments], check=True)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--turns", type=int, nargs="*", default=list(SIZES))
@@ -144,16 +141,20 @@ def main() -> None:
                 mine(turns, arguments.recipe[0])
         return
     with tempfile.TemporaryDirectory(prefix="signalbox-bench-") as folder:
-        os.environ |= {"SIGNALBOX_VAR_DIR": folder, "DJANGO_SETTINGS_MODULE": "console.settings"}
-        os.environ.setdefault("DATABASE_URL", f"sqlite:///{folder}/bench.sqlite3")
-        subprocess.run([sys.executable, "manage.py", "migrate", "-v0"], check=True)
+        environment = {"DATABASE_URL": f"sqlite:///{folder}/bench.sqlite3", **os.environ, "SIGNALBOX_VAR_DIR": folder}
+        environment["DJANGO_SETTINGS_MODULE"] = "console.settings"
+
+        def step(*arguments: str) -> None:
+            subprocess.run([sys.executable, *arguments], env=environment, check=True)
+
+        step("manage.py", "migrate", "-v0")
         for turns in arguments.turns:
-            step("--step", "seed", "--turns", str(turns))
-        print(f"{'turns':>9} {'recipe':12} {'judgements':>11} {'log s':>8} {'scores s':>10} {'mining s':>8} {'peak MiB':>9} "
-              f"{'before':>9}", flush=True)  # fmt: skip
+            step("-m", "bench.mining_log", "--step", "seed", "--turns", str(turns))
+        names = f"{'judgements':>11} {'log s':>8} {'scores s':>8} {'mining s':>8} {'CPU s':>8} {'peak MiB':>9}"
+        print(f"{'turns':>9} {'recipe':12} {names}", flush=True)
         for turns in arguments.turns:
             for recipe in arguments.recipe:
-                step("--step", "mine", "--turns", str(turns), "--recipe", recipe)
+                step("-m", "bench.mining_log", "--step", "mine", "--turns", str(turns), "--recipe", recipe)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,8 @@
 For every set below BENCH_DATA and both label readings: each named recipe on five half splits, θ swept on the held-out
 half (the paper's P@R90) and θ from the mining half with the recall it realised; the recipe that cross-validation on the
 mining half alone would have chosen, split by split (nested); and the paired difference to the paper's recipe with its
-scenario-clustered interval. Nothing is asserted.
+scenario-clustered interval. ``--over-splits`` prints the mean difference over the five splits with one interval a set, and what
+choosing the sticky rule anew in every mining half would give. Nothing is asserted.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import os
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -24,12 +25,22 @@ from sq_core.encoders import get_encoder
 from sq_core.evaluation.data import Bools, EvaluationSet, Floats, Labels
 from sq_core.evaluation.metrics import Sweep, auprc, precision_at_recall
 from sq_core.evaluation.protocols import mined
-from sq_core.evaluation.recipes import RECIPES, cross_fitted, fitted_scores
+from sq_core.evaluation.recipes import RECIPES, Recipe, cross_fitted, fitted_scores
 from sq_core.evaluation.resampling import Difference, paired_statistics
 from sq_core.evaluation.rows import SEEDS, TARGET
 from sq_core.evaluation.splits import split_half
 
 CANDIDATES = ("sq-mined-paper", "sq-mined-balanced", "sq-mined-transition", "sq-mined-states")
+
+
+# Rules with the pooling `both` that a sticky rubric may be given, beside the named ones.
+STICKY: Mapping[str, Recipe] = {
+    **{name: RECIPES[name] for name in CANDIDATES[:3]},
+    "transition, unweighted": Recipe("mined", "mined", "transition"),
+    "wide, unweighted": Recipe("mined", "mined", "transition-wide"),
+    "wide, balanced, C 0.3": Recipe("mined", "mined", "transition-wide", "balanced", C=0.3),
+    "wide, balanced, C 3": Recipe("mined", "mined", "transition-wide", "balanced", C=3.0),
+}
 
 
 def precision(sweep: Sweep, weights: Floats | None = None) -> float | None:
@@ -93,6 +104,50 @@ def compare(data: EvaluationSet) -> None:
         print(f"  {name:22} {what:6} mean {np.mean([d.estimate for d in each]):+.3f}: {'; '.join(texts)}")
 
 
+def over_splits(data: EvaluationSet, labels: Labels) -> None:
+    """Per rule: P@R90 and AUPRC as means over the splits, and their difference to the paper's recipe with one interval: all
+    scenarios resampled together, each split's figure computed on its held-out half of the draw (what was fitted stays).
+    """
+    rules = STICKY if labels == "running-max" else {name: RECIPES[name] for name in CANDIDATES}
+    splits = [split_half(data, seed) for seed in SEEDS]
+    held_out = [split.held_out for split in splits]
+    sweeps: dict[str, list[Sweep]] = {name: [] for name in rules}
+    chosen: dict[str, list[str]] = {"nested by P@R90": [], "nested by P@R90 + AUPRC": []}
+    for split in splits:
+        columns = split.minable(3)
+        inner = {}
+        for name, rule in rules.items():
+            own, inside = cross_fitted(data, split.mining_scenarios, rule, columns)
+            inner[name] = swept(data, own, inside, columns)
+            sweeps[name].append(swept(data, fitted_scores(data, split, rule, columns), split.held_out, columns))
+        for rule_of_choice, by in zip(chosen, (lambda sweep: precision(sweep) or 0.0, criterion), strict=True):
+            chosen[rule_of_choice].append(max(inner, key=lambda name: by(inner[name])))
+    for rule_of_choice, names in chosen.items():
+        sweeps[rule_of_choice] = [sweeps[name][number] for number, name in enumerate(names)]
+        print(f"  {rule_of_choice}: {'; '.join(names)}")
+    print("mean over the splits; difference to sq-mined-paper with its 95 % interval over all scenarios:")
+    for name in sweeps:
+        cells = []
+        for what, figure in (("P@R90", precision), ("AUPRC", area)):
+            mean = partial(over, figure, sweeps[name], held_out)
+            found = paired_statistics(mean, partial(over, figure, sweeps["sq-mined-paper"], held_out), data.scenario)
+            told = "not reached" if found is None else f"{found.estimate:+.3f} [{found.low:+.3f}, {found.high:+.3f}]"
+            cells.append(f"{what} {shown(mean(np.ones(len(data.scenario))))} {told}")
+        print(f"  {name:24} {'   '.join(cells)}", flush=True)
+
+
+def over(
+    figure: Callable[[Sweep, Floats | None], float | None],
+    sweeps: Sequence[Sweep],
+    held_out: Sequence[Bools],
+    weights: Floats,
+) -> float | None:
+    """The mean of a figure over the splits, states counted by ``weights`` (S,); None where a split does not reach it."""
+    values = [figure(sweep, weights[out]) for sweep, out in zip(sweeps, held_out, strict=True)]
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if len(known) == len(values) else None
+
+
 def table(data: EvaluationSet, labels: Labels) -> None:
     rows: list[dict[str, Any]] = mined(data, labels=labels, cut_offs=True)
     names = ("precision_at_r90", "sd", "auprc", "kept", "mining_recall", "mining_precision", "mining_kept")
@@ -108,6 +163,7 @@ def main() -> None:
         "--labels", choices=["as-judged", "running-max"], nargs="*", default=["as-judged", "running-max"]
     )
     parser.add_argument("--only", help="part of a set's path")
+    parser.add_argument("--over-splits", action="store_true", help="one interval a set, and the sticky rules")
     arguments = parser.parse_args()
     found = [each for each in folders() if not arguments.only or arguments.only in str(each)]
     if not found:
@@ -119,6 +175,9 @@ def main() -> None:
         for labels in arguments.labels:
             print(f"\n{folder.parent.name}/{folder.name}, labels {labels}: {len(data.table)} states, "
                   f"{len(set(data.scenario))} scenarios, {len(data.artifacts)} artifacts")  # fmt: skip
+            if arguments.over_splits:
+                over_splits(data.with_labels(labels), labels)
+                continue
             table(data, labels)
             compare(data.with_labels(labels))
 

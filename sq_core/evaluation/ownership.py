@@ -49,8 +49,8 @@ def ownership(
 
 
 def setfit_row() -> Row:
-    """SetFit's row of Tables 5 and 7 and Fig. 9: an optional extra that this project does not install."""
+    """SetFit's row of Tables 5 and 7 and Fig. 9: an optional extra, printed by `bench.setfit` alone."""
     row: Row = {"method": "setfit", "world": "fitted", "refit_ms": None, "turn_us": None, "bytes": None}
     if importlib.util.find_spec("setfit") is None:
-        return row | {"skipped": "SetFit is not installed; it is an optional extra and needs torch"}
-    return row | {"skipped": "SetFit is installed, but fine-tuning one encoder per artifact is run by hand, not here"}
+        return row | {"skipped": "SetFit is not installed; it is the optional extra “setfit” and needs torch"}
+    return row | {"skipped": "SetFit fine-tunes one encoder per artifact for minutes: python -m bench.setfit prints its row"}

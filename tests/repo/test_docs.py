@@ -140,12 +140,13 @@ def test_no_file_names_a_package_registry_or_a_path_of_one_machine() -> None:
 
 
 # --------------------------------------------------------------------------------------------------------- dependencies
+BY_HAND = {"setfit"}  # the extras that are not locked
+
+
 def requirements() -> list[Requirement]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    extras = project["optional-dependencies"]
-    return [
-        Requirement(line) for line in [*project["dependencies"], *(line for group in extras.values() for line in group)]
-    ]
+    extras = [lines for name, lines in project["optional-dependencies"].items() if name not in BY_HAND]
+    return [Requirement(line) for line in [*project["dependencies"], *(line for group in extras for line in group)]]
 
 
 def pins(name: str) -> dict[str, str]:
