@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from django.db import DatabaseError, connection, connections, transaction
 
-from console.models import AuditEvent, Centre, ClassifierVersion, Exemplar, Inventory
+from console.models import Artifact, AuditEvent, Centre, ClassifierVersion, Exemplar, Inventory
 from console.services import curate, refitting
 from console.services.actor import SYSTEM, person
 from console.services.audit import record
@@ -55,6 +55,15 @@ def test_an_audit_event_cannot_be_deleted_on_postgresql(postgresql_only: None) -
     with pytest.raises(DatabaseError, match="append-only"), transaction.atomic():
         event.delete()
     assert AuditEvent.objects.filter(pk=event.pk).exists()
+
+
+@pytest.mark.django_db
+def test_the_kind_of_an_artifact_is_fixed(world: make.World) -> None:
+    with pytest.raises(DatabaseError, match="kind of an artifact is fixed"), transaction.atomic():
+        Artifact.objects.filter(pk=world.cancel.pk).update(kind="tool")
+    world.cancel.position = 7
+    world.cancel.save()  # every column, the kind as it is
+    assert Artifact.objects.values_list("kind", "position").get(pk=world.cancel.pk) == ("policy", 7)
 
 
 @pytest.mark.django_db
