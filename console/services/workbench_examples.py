@@ -8,10 +8,12 @@ from datetime import datetime
 from typing import Any
 
 import numpy as np
+from django.db.models import QuerySet
 from numpy.typing import NDArray
 
 from console.models import Artifact, Change, Exemplar, ExemplarStatus, FitSet, Polarity, Source
 from console.services import embed, fit, table
+from console.services.filters import Extent, extent
 from console.services.workbench import Ground
 from sq_core import embedding
 from sq_core.attribution import leave_one_out, leave_one_out_estimate
@@ -138,6 +140,34 @@ def examples(ground: Ground) -> Examples:
         ]
         result.diversity[side.value] = diversity(mine)
     return result
+
+
+WHOLE: dict[str, dict[str, Any]] = {  # the lists that a bulk action may be for as a whole
+    "candidates": {"status": ExemplarStatus.CANDIDATE},
+    "signals": {"status": ExemplarStatus.PROMOTED, "polarity": Polarity.SIGNAL},
+    "anti_signals": {"status": ExemplarStatus.PROMOTED, "polarity": Polarity.ANTI_SIGNAL},
+    "out": {"status__in": [ExemplarStatus.REJECTED, ExemplarStatus.RETIRED]},
+}
+
+
+def whole(artifact: Artifact, name: str) -> QuerySet[Exemplar]:
+    """All of one list, in no order."""
+    return Exemplar.objects.filter(artifact=artifact, **WHOLE[name])
+
+
+def extents(artifact: Artifact) -> dict[str, Extent]:
+    """Of each list that has rows, how many and which. One query."""
+    rows = list(Exemplar.objects.filter(artifact=artifact).values_list("pk", "status", "polarity"))
+    out = WHOLE["out"]["status__in"]
+    ids = {
+        "candidates": [pk for pk, status, _ in rows if status == ExemplarStatus.CANDIDATE],
+        "signals": [pk for pk, status, side in rows if status == ExemplarStatus.PROMOTED and side == Polarity.SIGNAL],
+        "anti_signals": [
+            pk for pk, status, side in rows if status == ExemplarStatus.PROMOTED and side == Polarity.ANTI_SIGNAL
+        ],
+        "out": [pk for pk, status, _ in rows if status in out],
+    }
+    return {name: extent(mine) for name, mine in ids.items() if mine}
 
 
 def _list_for(result: Examples, row: ExampleRow) -> list[ExampleRow]:

@@ -12,7 +12,10 @@ from console.forms import lines
 from console.forms.posted import posted_json
 from console.models import Artifact, Exemplar, ExemplarStatus, FitSet, Message, Pin, Polarity, QueryState
 from console.presenters import labels
+from console.services import bulk
+from console.services import workbench_examples as examples
 from console.services.errors import Invalid, Malformed
+from console.services.filters import Extent, extent
 from console.services.plan import ACTIONS, Step
 
 SIDES = {"show": Polarity.SIGNAL.value, "dont_show": Polarity.ANTI_SIGNAL.value}
@@ -54,7 +57,7 @@ def read(data: QueryDict, artifact: Artifact) -> Asked:
     if _str(form, "fit_set"):
         return Asked(fit_set=_fit_set(_str(form, "fit_set")))
     if "bulk" in form:
-        return _bulk(_str(form, "bulk"), data.getlist("tick"), artifact)
+        return _bulk(_str(form, "bulk"), _rows(data, artifact), artifact)
     return Asked(steps=_single(form))
 
 
@@ -92,6 +95,19 @@ def _single(form: Mapping[str, object]) -> list[Step]:
     if do in ACTIONS and do != "add" and _str(form, "exemplar"):
         return [Step(do, exemplar=_str(form, "exemplar"), text=_str(form, "text") if do == "edit" else None)]
     raise Malformed(_("This form is not one of the page's."), hint=_("Load the page again."))
+
+
+def _rows(data: QueryDict, artifact: Artifact) -> list[str]:
+    """The ticked rows; or all of a list, as it was shown ("candidates:12:<digest>"). Raises Moved where it is no longer so."""
+    name, _colon, shown = data.get("which", "").partition(":")
+    if not name:
+        return data.getlist("tick")
+    count, _colon, digest = shown.partition(":")
+    if name not in examples.WHOLE or not count.isdecimal() or len(count) > 9:
+        raise Malformed(_("This is no list of examples."), field="which", hint=_("Load the page again."))
+    found = examples.whole(artifact, name)
+    bulk.check(extent(found), Extent(int(count), digest))
+    return [f"e:{public_id}" for public_id in found.order_by("-pk").values_list("public_id", flat=True)]
 
 
 def _choice(value: str) -> tuple[int, bool]:

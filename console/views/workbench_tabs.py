@@ -225,8 +225,11 @@ BULK_BUTTONS = (
 )
 
 
+OUT = _("Not used, or taken out")
+
+
 def _exemplars(request: Request, ground: Ground, here: Here) -> Context:
-    found = examples.examples(ground)
+    found, technical = examples.examples(ground), request.user.technical_terms
     parts = {
         name: examples.part(rows, here.query.get(f"from_{name}", ""))
         for name, rows in (
@@ -272,6 +275,10 @@ def _exemplars(request: Request, ground: Ground, here: Here) -> Context:
                 "passes": workbench.pin_passes(ground, pin),
             }
             for pin in ground.pins
+        ],
+        "wholes": [
+            (f"{name}:{e.count}:{e.digest}", e.count, OUT if name == "out" else labels.term(name, technical=technical))
+            for name, e in examples.extents(ground.artifact).items()
         ],
         "bulk_actions": [(do, labels.term(name, technical=request.user.technical_terms)) for do, name in BULK_BUTTONS],
         "focus": _after(here.slot, order),

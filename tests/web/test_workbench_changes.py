@@ -392,6 +392,33 @@ def test_ticked_rows_are_decided_together(world: make.World, author: Client) -> 
     assert set(Exemplar.objects.filter(public_id__in=ids).values_list("status", flat=True)) == {"retired"}
 
 
+def test_a_whole_list_is_decided_together_as_it_was_shown(world: make.World, author: Client) -> None:
+    """One version for all of it; refused with the new number when another one has come or gone meanwhile."""
+    for text in ("please stop it all", "I no longer want it"):
+        Exemplar.objects.create(
+            artifact=world.cancel, polarity="signal", text=text, text_digest=artifacts.exemplar_digest(text),
+            source="mined", status="candidate",
+        )  # fmt: skip
+    page = author.get(BASE + "exemplars/").content.decode()
+    shown = re.search(r'<option value="(candidates:2:[0-9a-f]{32})">all 2: suggested examples<', page)
+    assert shown
+    data = {"bulk": "show", "which": shown[1], "next": BASE + "exemplars/", "slot": "strip-bulk"}
+    more = Exemplar.objects.create(
+        artifact=world.cancel, polarity="signal", text="x", text_digest="x", source="mined", status="candidate"
+    )
+    refused = author.post(PREVIEW, data, headers=HTMX)
+    assert refused.status_code == 409
+    assert "2 matched when this was shown, 3 match now" in refused.content.decode()
+    more.delete()
+    strip = author.post(PREVIEW, data, headers=HTMX)
+    assert "2 examples" in strip.content.decode()
+    author.post(APPLY, form(strip), headers=HTMX)  # type: ignore[arg-type]
+    assert newest() == 2
+    assert not Exemplar.objects.filter(status="candidate").exists()
+    for which in ("people:2:x", "candidates", "candidates:many:x", "candidates:-1:x"):
+        assert author.post(PREVIEW, data | {"which": which}, headers=HTMX).status_code == 400
+
+
 def test_ticked_turns_of_the_map_become_examples(world: make.World, author: Client) -> None:
     states = [world.state("talk-2", 2).pk, world.state("talk-3", 1).pk]
     data = {"bulk": "dont_show", "tick": [f"t:{pk}" for pk in states], "next": BASE + "map/"}
