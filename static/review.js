@@ -63,7 +63,11 @@
 
   document.addEventListener("click", (event) => {
     const summary = event.target.closest?.(".note-slot > summary, .flag-slot > summary");
-    if (summary) summary.focus(); // its key clicks it: the focus is not there yet
+    if (!summary) return;
+    summary.focus(); // its key clicks it: the focus is not there yet
+    if (event.detail !== 0 || !summary.parentElement.open) return;
+    event.preventDefault(); // a key, on what is open: into the field, not closed
+    summary.parentElement.querySelector("textarea, input[type=text]")?.focus();
   });
 
   document.addEventListener("keydown", (event) => {

@@ -54,6 +54,11 @@ def test_a_queue_of_twelve_by_keys_alone(
     page.keyboard.press("m")  # a note: letters are letters in there
     expect(page.locator("#note")).to_be_focused()
     page.keyboard.type("yonder mountain")
+    expect(page.locator("#note-saved")).to_contain_text("Saved")
+    page.reload()  # nothing is held in the browser alone
+    expect(page.locator("#note")).to_have_value("yonder mountain")
+    page.keyboard.press("m")  # on an open note: into it
+    expect(page.locator("#note")).to_be_focused()
     page.keyboard.press("Control+Enter")
     expect(page.locator("input[name=with]").first).to_be_focused()
     page.keyboard.press("Space")
