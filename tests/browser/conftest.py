@@ -173,11 +173,22 @@ def sample_file(django_db_setup: None, django_db_blocker: Any, tmp_path_factory:
     path = tmp_path_factory.mktemp("sample") / "sample.sqlite3"
     with django_db_blocker.unblock():
         _make_sample()
-        connection.ensure_connection()
-        with closing(sqlite3.connect(path)) as copy:
-            connection.connection.backup(copy)
-        call_command("flush", verbosity=0, interactive=False)
+        keep_database(path)
     return path
+
+
+def keep_database(path: Path) -> None:
+    """The database as it is, into a file of its own; what was there is emptied."""
+    connection.ensure_connection()
+    with closing(sqlite3.connect(path)) as copy:
+        connection.connection.backup(copy)
+    call_command("flush", verbosity=0, interactive=False)
+
+
+def restore_database(path: Path) -> None:
+    connection.ensure_connection()
+    with closing(sqlite3.connect(path)) as source:
+        source.backup(connection.connection)
 
 
 @pytest.fixture
@@ -185,9 +196,12 @@ def sample(sample_file: Path | None, transactional_db: None) -> Sample:
     if sample_file is None:
         _make_sample()
     else:
-        connection.ensure_connection()
-        with closing(sqlite3.connect(sample_file)) as source:
-            source.backup(connection.connection)
+        restore_database(sample_file)
+    return sample_now()
+
+
+def sample_now() -> Sample:
+    """The sample as the database has it."""
     users = {str(role): User.objects.get(username=name) for role, name in PEOPLE.items()}
     return Sample(Inventory.objects.get(slug=SLUG), users)
 

@@ -34,6 +34,9 @@ def filled(pattern: URLPattern, world: make.World) -> str:
         "item": "abcdefghjkmn",
         "answer": "abcdefghjkmn",
         "note": "abcdefghjkmn",
+        "migration": "abcdefghjkmn",
+        "view": "abcdefghjkmn",
+        "evidence_id": "abcdefghjkmn",
     }
     wanted = {name: parts[name] for name in pattern.pattern.converters}
     return reverse(str(pattern.name), kwargs={"inv": world.inventory.slug, **wanted})
