@@ -196,6 +196,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("profile/", profile.profile, name="profile"),
     path("profile/theme/", profile.theme, name="theme"),
     path("profile/terms/", profile.terms, name="terms"),
+    path("cards/<str:token>/", releases.card, name="card"),
     path("i/<slug:inv>/", include(inventory)),
     # -- health
     path("healthz", health.healthz, name="healthz"),

@@ -80,7 +80,7 @@
   }
 
   function prepare(root) {
-    $$("[data-dismiss], [data-open-keys]", root).forEach((button) => (button.hidden = false));
+    $$("[data-dismiss], [data-open-keys], [data-print]", root).forEach((button) => (button.hidden = false));
     $$("[data-toast]", root).forEach(age);
     $$("[data-key]", root).forEach((element) => {
       const key = keyOf(element.dataset.key);
@@ -96,10 +96,11 @@
   }
 
   document.addEventListener("click", (event) => {
-    const button = event.target.closest?.("[data-dismiss], [data-open-keys], [data-tick-all]");
+    const button = event.target.closest?.("[data-dismiss], [data-open-keys], [data-print], [data-tick-all]");
     if (!button) return;
     if ("dismiss" in button.dataset) button.closest("[data-toast]")?.remove();
     if ("openKeys" in button.dataset) sheet();
+    if ("print" in button.dataset) window.print();
   });
 
   // What a summary opens has the focus in its first field.

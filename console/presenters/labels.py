@@ -228,6 +228,7 @@ ACTIONS: dict[str, Text | Label] = {
     "model.try": _("Tried a model"),
     "guideline.new": _("Wrote a guideline"),
     "release.go_live": _("Let a release go live"),
+    "release.share": _("Gave a change card out by link"),
     "run.create": _("Started a run"),
     "run.cancel": _("Cancelled a run"),
     "run.pause": _("Paused a run"),

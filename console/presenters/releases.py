@@ -209,6 +209,11 @@ def previously_live(inventory: Inventory) -> int | None:
     return next((n for n in numbers[:50] if n != inventory.live_release), None)
 
 
+def approvals(inventory: Inventory, number: int) -> list[ReleaseActivation]:
+    """Who let agents have a release, when and why, newest first; more than one where they went back to it."""
+    return list(ReleaseActivation.objects.filter(inventory=inventory, number=number).order_by("-pk")[:10])
+
+
 @dataclass(frozen=True)
 class AgentRow:
     agent: str

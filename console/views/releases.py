@@ -2,18 +2,23 @@
 
 from typing import Any
 
-from django.http import HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.utils.translation import gettext as _
+from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_http_methods
 
 from console.forms import ReleaseForm, add_service_error
 from console.models import Inventory, Role
-from console.permissions import Request, actor_of, require, wants_part
+from console.permissions import Request, actor_of, holders, refused, require, wants_part
 from console.presenters import releases as shown
+from console.services import cards
 from console.services import releases as service
-from console.services.errors import Invalid
+from console.services.errors import Invalid, NotFound
 from console.views.frame import posted, say, whole
+
+NAMED = 5  # who can let a draft go live, by name
 
 
 @require_GET
@@ -33,17 +38,47 @@ def releases(request: Request, inventory: Inventory) -> HttpResponse:
         "waiting": shown.difference(inventory, *numbers, technical=technical),
         "agents": shown.agents(inventory),
         "previous": shown.previously_live(inventory),
+        "approvals": shown.approvals(inventory, inventory.live_release),
+        "publishers": [] if request.role.includes(Role.PUBLISHER) else holders(inventory, Role.PUBLISHER)[:NAMED],
     }
     return render(request, "releases/list.html", context)
 
 
-@require_GET
+@never_cache
+@require_http_methods(["GET", "HEAD", "POST"])
 @require(Role.VIEWER)
 def release_diff(request: Request, inventory: Inventory, a: int, b: int) -> HttpResponse:
-    """The change card of two releases: printable, and its address is the link to it."""
-    found = shown.difference(inventory, a, b, technical=request.user.technical_terms)
-    context = {"diff": found, "old": service.get_release(inventory, a)}
-    return render(request, "releases/diff.html", context | {"new": service.get_release(inventory, b)})
+    """The change card of two releases, printable; a POST makes a read-only link to it for somebody without an account."""
+    context = _card(inventory, a, b, technical=request.user.technical_terms)
+    if request.method == "POST":
+        if not request.role.includes(Role.PUBLISHER):
+            return refused(request, Role.PUBLISHER)
+        token, until = cards.make_link(inventory, a, b, by=actor_of(request))
+        context["link"] = {"address": request.build_absolute_uri(reverse("card", args=[token])), "until": until}
+    return render(request, "releases/diff.html", context)
+
+
+def _card(inventory: Inventory, a: int, b: int, *, technical: bool) -> dict[str, Any]:
+    return {
+        "old": service.get_release(inventory, a),
+        "new": service.get_release(inventory, b),
+        "diff": shown.difference(inventory, a, b, technical=technical),
+        "approvals": shown.approvals(inventory, b),
+    }
+
+
+@never_cache
+@require_GET
+def card(request: HttpRequest, token: str) -> HttpResponse:
+    """A change card by its link, without an account: the card and nothing else."""
+    try:
+        found = cards.read_link(token)
+        context = _card(found.inventory, found.a, found.b, technical=False)
+    except NotFound as error:
+        raise Http404 from error
+    response = render(request, "releases/card.html", context | {"of": found.inventory, "until": found.until})
+    response["X-Robots-Tag"] = "noindex"
+    return response
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

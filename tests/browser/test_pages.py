@@ -14,6 +14,7 @@ from playwright.sync_api import Page, expect
 from console.models import Change, EncoderMigration, Evaluation, Evidence, EvidenceOrigin, ReviewQueue, Run, Upload
 from console.services import (
     artifacts,
+    cards,
     curate,
     evidence,
     inventories,
@@ -44,7 +45,7 @@ def addresses(sample: Sample) -> list[tuple[str, str, str]]:
     talk = f"{home}/conversations/{sample.conversation('sky-112').public_id}"
     change = Change.objects.filter(artifact__key=KEY).latest("pk")
     moved = Change.objects.filter(object_type="operating_point").latest("pk")
-    number = sample.inventory.release
+    number, publisher = sample.inventory.release, sample.by_role["publisher"]
     clear, near, audit = ReviewQueue.objects.order_by("pk")
     measured = [row.run.public_id for row in Evaluation.objects.order_by("pk")]
     return [
@@ -98,6 +99,7 @@ def addresses(sample: Sample) -> list[tuple[str, str, str]]:
         ("evaluation-compare", "viewer", f"{home}/evaluation/{measured[0]}...{measured[1]}/"),
         ("releases", "publisher", f"{home}/releases/"),
         ("release-diff", "publisher", f"{home}/releases/{number - 4}...{number}/"),
+        ("card", "", f"/cards/{cards.make_link(sample.inventory, number - 4, number, by=person(publisher))[0]}/"),
         ("release-rollback", "publisher", f"{home}/releases/{number - 1}/rollback/"),
         ("go-live", "publisher", f"{home}/releases/{number - 1}/go-live/"),
         ("data", "publisher", f"{home}/data/"),
