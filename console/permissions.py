@@ -2,18 +2,19 @@
 
 import logging
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, cast
 from urllib.parse import urlencode
 
 from django.db import OperationalError
+from django.db.models import Case, Count, OuterRef, Subquery, When
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import reverse
 from django_htmx.middleware import HtmxDetails
 
-from console.models import Inventory, Membership, Role, User
+from console.models import Inventory, Membership, Role, Run, User
 from console.services.actor import Actor, person
 from console.services.database_trouble import as_refusal
 from console.services.errors import Conflict, NotFound, ServiceError
@@ -32,6 +33,7 @@ class Request(HttpRequest):
     inventory: Inventory
     inventories: list[Inventory] | None  # all that are the person's; None: not read
     role: Role
+    runs_at_work: int
     request_id: str
     claim: Claim | None
 
@@ -46,16 +48,30 @@ def role_of(user: Any, inventory: Inventory) -> Role | None:
     return Role(membership.role) if membership else None
 
 
-def _entered(user: User, slug: str) -> tuple[Inventory, Role, list[Inventory] | None] | None:
-    """The inventory of that slug, with its judge, the user's role there, and all that are theirs, by name: one query.
-    None: not theirs, or not there; all inventories are a superuser's, and are not read here.
-    """
+@dataclass(frozen=True)
+class _Entered:
+    """An inventory that somebody may enter. ``mine``: all that are theirs, by name; None for a superuser's, which are all.
+    ``at_work``: its runs that have not ended and wait for nobody."""
+
+    inventory: Inventory
+    role: Role
+    mine: list[Inventory] | None
+    at_work: int
+
+
+def _entered(user: User, slug: str) -> _Entered | None:
+    """The inventory of that slug, with its judge: one query. None: not theirs, or not there."""
+    working = Run.objects.working().order_by().values("inventory").annotate(n=Count("pk")).values("n")
     if user.is_superuser:
-        found = Inventory.objects.select_related("judge").filter(slug=slug).first()
-        return (found, Role.ADMIN, None) if found else None
-    rows = list(Membership.objects.select_related("inventory__judge").filter(user=user))
-    mine = sorted((row.inventory for row in rows), key=lambda inventory: (inventory.name, inventory.slug))
-    return next(((row.inventory, Role(row.role), mine) for row in rows if row.inventory.slug == slug), None)
+        rows = Inventory.objects.select_related("judge").filter(slug=slug)
+        found = rows.annotate(at_work=Subquery(working.filter(inventory=OuterRef("pk")))).first()
+        return _Entered(found, Role.ADMIN, None, found.at_work or 0) if found else None
+    theirs = Membership.objects.select_related("inventory__judge").filter(user=user)
+    here = Case(When(inventory__slug=slug, then=Subquery(working.filter(inventory=OuterRef("inventory")))))
+    members = list(theirs.annotate(at_work=here))
+    mine = sorted((row.inventory for row in members), key=lambda inventory: (inventory.name, inventory.slug))
+    entered = (_Entered(m.inventory, Role(m.role), mine, m.at_work or 0) for m in members if m.inventory.slug == slug)
+    return next(entered, None)
 
 
 def inventories_of(user: Any) -> "list[Inventory]":
@@ -152,8 +168,9 @@ def require(
             entered = _entered(request.user, inv)
             if entered is None:
                 raise Http404
-            inventory, role, request.inventories = entered
-            request.inventory, request.role = inventory, role
+            inventory, role = entered.inventory, entered.role
+            request.inventory, request.role, request.inventories = inventory, role, entered.mine
+            request.runs_at_work = entered.at_work
             if request.session.get(LAST) != inventory.slug:
                 request.session[LAST] = inventory.slug
             if not role.includes(needed):

@@ -7,7 +7,7 @@ from typing import Any
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from console.models import ArtifactText, AuditEvent, Change, ClassifierVersion, Inventory, Release, Role
+from console.models import ArtifactText, AuditEvent, Change, ClassifierVersion, Inventory, Role
 from console.presenters import labels
 from console.presenters.words import items
 from console.services import reverting
@@ -39,15 +39,20 @@ def told(what: str, name: str, detail: str = "") -> str:
     return what + (f" · {name}" if name else "") + (f" ({detail})" if detail else "")
 
 
-def change_rows(inventory: Inventory, changes: Iterable[Change], *, technical: bool = False) -> list[ChangeRow]:
+def change_rows(
+    inventory: Inventory,
+    changes: Iterable[Change],
+    *,
+    technical: bool = False,
+    known: Mapping[int, tuple[str, int | None]] | None = None,
+) -> list[ChangeRow]:
+    """``known``: by row of each artifact its name and the number of its version now, where the caller has read them. The
+    changes come with ``artifact`` and ``release`` selected.
+    """
     listed = list(changes)
-    names = dict(
-        ArtifactText.objects.current()
-        .filter(artifact__inventory=inventory, artifact__in={c.artifact_id for c in listed if c.artifact_id})
-        .values_list("artifact_id", "name")
-    )
+    names = {pk: name for pk, (name, _number) in known.items()} if known is not None else _names(inventory, listed)
     over = set(Change.objects.filter(reverts__in=listed).values_list("reverts_id", flat=True))
-    over |= _followed(inventory, listed)
+    over |= _followed(inventory, listed, known)
     acts = reverting.roots(listed)
     targets: dict[str, str] = {}
     if any(change.action == "dependencies" for change in listed):
@@ -66,16 +71,27 @@ def change_rows(inventory: Inventory, changes: Iterable[Change], *, technical: b
     ]
 
 
-def _followed(inventory: Inventory, changes: Iterable[Change]) -> set[int]:
+def _names(inventory: Inventory, changes: Iterable[Change]) -> dict[int, str]:
+    ids = {c.artifact_id for c in changes if c.artifact_id}
+    rows = ArtifactText.objects.current().filter(artifact__inventory=inventory, artifact__in=ids)
+    return dict(rows.values_list("artifact_id", "name")) if ids else {}
+
+
+def _followed(
+    inventory: Inventory, changes: Iterable[Change], known: Mapping[int, tuple[str, int | None]] | None
+) -> set[int]:
     """Of what can only be taken back as the newest (a refit, everything's going back), what something has come after."""
     refits = [change for change in changes if change.action == "refit"]
     whole = [change for change in changes if change.object_type == "release"]
-    active = ClassifierVersion.objects.current().filter(artifact__in={change.artifact_id for change in refits})
-    numbers = dict(active.values_list("artifact_id", "number")) if refits else {}
-    newest = Release.objects.filter(inventory=inventory).order_by("-number").values_list("pk", flat=True)
-    return {c.pk for c in refits if (c.after or {}).get("version") != numbers.get(c.artifact_id or 0)} | (
-        {c.pk for c in whole if c.release_id != newest.first()} if whole else set()
-    )
+    numbers: dict[int, int | None]
+    if known is not None:
+        numbers = {pk: number for pk, (_name, number) in known.items()}
+    else:
+        active = ClassifierVersion.objects.current().filter(artifact__in={change.artifact_id for change in refits})
+        numbers = dict(active.values_list("artifact_id", "number")) if refits else {}
+    return {c.pk for c in refits if (c.after or {}).get("version") != numbers.get(c.artifact_id or 0)} | {
+        c.pk for c in whole if c.release.number != inventory.release
+    }
 
 
 def told_of_event(

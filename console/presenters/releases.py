@@ -14,6 +14,7 @@ from console.services import release_diff
 from console.services.release_diff import FieldChange, PinChange, ReleaseDiff, TextChange
 
 PAGE = 25
+ANSWERS = 2_000  # newest live answers looked at for who answers
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,8 @@ class Difference:
 def difference(inventory: Inventory, a: int, b: int, *, technical: bool = False) -> Difference:
     """From release ``a`` to ``b``. Raises NotFound for a release that is not there."""
     diff = release_diff.diff(inventory, a, b)
+    if diff.empty and not diff.changes:
+        return Difference(diff=diff, changes=[], versions=[], flips=[], settings=[], texts=[], pins=[], point=[])
     names = policy_names(inventory)
     fields: dict[str, list[FieldChange]] = defaultdict(list)
     for row in (*diff.settings, *diff.dependencies):
@@ -163,7 +166,7 @@ class HistoryPage:
 def history(inventory: Inventory, *, before: int | None = None, technical: bool = False) -> HistoryPage:
     """Releases, the newest first, ``before`` a number; each with its changes (at most three kinds listed)."""
     releases = Release.objects.filter(inventory=inventory).order_by("-number")
-    total = releases.count()
+    total = inventory.release  # numbers run on from 1
     if before is not None:
         releases = releases.filter(number__lt=before)
     found = list(releases[: PAGE + 1])
@@ -173,7 +176,7 @@ def history(inventory: Inventory, *, before: int | None = None, technical: bool 
 
 
 def release_rows(inventory: Inventory, releases: Sequence[Release], *, technical: bool = False) -> list[ReleaseRow]:
-    changes = Change.objects.filter(release__in=releases).select_related("artifact").order_by("pk")
+    changes = Change.objects.filter(release__in=releases).select_related("artifact", "release").order_by("pk")
     of_release: dict[int, list[ChangeRow]] = defaultdict(list)
     for row in change_rows(inventory, changes, technical=technical):
         of_release[row.change.release_id].append(row)
@@ -222,12 +225,10 @@ class AgentRow:
 
 
 def agents(inventory: Inventory) -> list[AgentRow]:
-    """Which agent last answered with which release, by its recorded decisions."""
-    newest = (
-        Discovery.objects.filter(inventory=inventory, origin=Origin.LIVE)
-        .values("agent")
-        .annotate(last=Max("pk"))
-        .values_list("last", flat=True)
-    )
-    rows = Discovery.objects.filter(pk__in=list(newest)).order_by("-at")
-    return [AgentRow(row.agent, row.release, row.at) for row in rows]
+    """Which agent last answered with which release, by its recorded decisions: of the newest `ANSWERS`, so that an agent
+    that was taken off long ago is no longer named, and the page does not read them all."""
+    newest = Discovery.objects.filter(inventory=inventory, origin=Origin.LIVE).order_by("-at", "-pk")
+    found: dict[str, AgentRow] = {}
+    for agent, release, at in newest.values_list("agent", "release", "at")[:ANSWERS]:
+        found.setdefault(agent, AgentRow(agent, release, at))
+    return list(found.values())

@@ -5,7 +5,7 @@ was replayed and cost nothing.
 """
 
 import zoneinfo
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
@@ -77,6 +77,14 @@ def months(inventory: Inventory, zone: zoneinfo.ZoneInfo) -> list[date]:
 
 def total(rows: "QuerySet[Spend]") -> Line:
     return _line(rows.aggregate(**_sums()), None)
+
+
+def sum_of(lines: Iterable[Line]) -> Line:
+    """What the lines of one table add up to: `total` of the same rows."""
+    listed = list(lines)
+    names = ("calls", "tokens_in", "tokens_cached", "tokens_out", "unknown_calls", "unknown_tokens")
+    counts = {name: sum(getattr(line, name) for line in listed) for name in names}
+    return Line(key=None, money=sum((line.money for line in listed), Decimal(0)), **counts)
 
 
 def grouped(rows: "QuerySet[Spend]", dimension: str, zone: zoneinfo.ZoneInfo | None = None) -> list[Line]:

@@ -19,12 +19,13 @@ from console.models import (
     Mode,
     OperatingPoint,
     Pin,
+    Release,
     Status,
 )
 from console.services import table
 from console.services.inventories import point_record
 from console.services.releases import get_release
-from console.services.table_sample import Sample, page_table
+from console.services.table_sample import Sample, is_long, page_table
 from sq_core.scoring import cut_off
 
 POINT_FIELDS = ("theta", "pooling", "expiry", "target_recall", "calibrated", "centre")
@@ -66,6 +67,8 @@ class PinChange:
 class ReleaseDiff:
     a: int
     b: int
+    old: Release
+    new: Release
     versions: list[tuple[str, int | None, int | None]] = field(default_factory=list)
     settings: list[FieldChange] = field(default_factory=list)  # status, mode, fit_set
     dependencies: list[FieldChange] = field(default_factory=list)  # requires, entails: lists of keys
@@ -86,10 +89,20 @@ class ReleaseDiff:
         return not (self.versions or self.settings or self.dependencies or self.texts or self.pins or self.point)
 
 
+_diffs = table.Cache(32)
+
+
 def diff(inventory: Inventory, a: int, b: int) -> ReleaseDiff:
-    """Differences from release ``a`` to ``b``, with the turns that change where both can be scored. Raises NotFound."""
-    get_release(inventory, a), get_release(inventory, b)
-    result = ReleaseDiff(a=a, b=b)
+    """Differences from release ``a`` to ``b``, with the turns that change where both can be scored. Raises NotFound.
+
+    Neither release changes any more: it is kept, of a short log until the log grows.
+    """
+    log = None if is_long(inventory) else inventory.log_revision
+    return table.committed(_diffs, (inventory.pk, a, b, log), lambda: _diff(inventory, a, b))
+
+
+def _diff(inventory: Inventory, a: int, b: int) -> ReleaseDiff:
+    result = ReleaseDiff(a=a, b=b, old=get_release(inventory, a), new=get_release(inventory, b))
     low, high = sorted((a, b))
     between = Change.objects.filter(inventory=inventory, release__number__gt=low, release__number__lte=high)
     result.changes = list(between.select_related("artifact", "release", "user").order_by("-id")[: CHANGES + 1])

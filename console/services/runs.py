@@ -335,8 +335,9 @@ def list_runs(inventory: Inventory, *, kind: str = "", before: int | None = None
 
 def progress_of(runs: Sequence[Run]) -> dict[int, Progress]:
     """Per run id, of rows that were just read: one query for what is in flight."""
-    rows = RunItem.objects.filter(run__in=[run.pk for run in runs], state=ItemState.CLAIMED).values_list("run_id")
-    claimed = dict(rows.annotate(n=Count("id")).values_list("run_id", "n"))
+    going = [run.pk for run in runs if not run.ended]
+    rows = RunItem.objects.filter(run__in=going, state=ItemState.CLAIMED).values_list("run_id")
+    claimed = dict(rows.annotate(n=Count("id")).values_list("run_id", "n")) if going else {}
     return {run.pk: _progress(run, claimed.get(run.pk, 0)) for run in runs}
 
 
@@ -351,6 +352,8 @@ class ErrorGroup:
 
 def error_groups(run: Run, *, size: int = 3) -> list[ErrorGroup]:
     """What failed, largest group first."""
+    if run.ended and not run.failed:
+        return []
     rows = run.items.filter(state=ItemState.FAILED).values_list("error_code").annotate(n=Count("id"))
     groups = sorted(rows.values_list("error_code", "n"), key=lambda row: (-row[1], row[0]))
     return [

@@ -296,8 +296,8 @@ def prior_of(
     """
     if point.centre is None:
         return None
-    states = page_table(inventory, point, [artifact.pk])
-    labels = table.labels_of(inventory, states, artifact)
+    states = page_table(inventory, point, [artifact.pk], fresh=True)
+    labels = table.labels_of(inventory, states, artifact, fresh=True)
     training = ~states.in_scenarios({conversation.scenario})
     relevant, judged = int((labels.relevant & training).sum()), int((labels.judged & training).sum())
     return Prior(base_rate_log_odds(relevant, judged), relevant, judged)

@@ -61,7 +61,7 @@ class Ground:
             centre=self.point.centre,
             base=self.version,
             fit_set=self.setting.fit_set,
-            states=page_table(self.inventory, self.point, [self.artifact.pk]),
+            states=page_table(self.inventory, self.point, [self.artifact.pk], fresh=True),
         )
 
     @property

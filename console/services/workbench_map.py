@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+from django.db.models import Q
 from numpy.typing import NDArray
 
 from console.models import Exemplar, ExemplarStatus, Pin, Polarity
@@ -77,13 +78,20 @@ class Map:
     def exemplars(self) -> list[Exemplar]:
         """Those of the active version, in its order, as far as they are still stored with their vectors."""
         rows = self.ground.version.exemplars if self.ground.version else []
-        by_id = Exemplar.objects.in_bulk([row["id"] for row in rows])
+        by_id = self._by_id
         return [by_id[row["id"]] for row in rows if row["id"] in by_id and self._key(by_id[row["id"]]) in self._stored]
 
     @cached_property
+    def _by_id(self) -> dict[int, Exemplar]:
+        """Those of the version and those in use now."""
+        fitted = [row["id"] for row in self.ground.version.exemplars] if self.ground.version else []
+        mine = Exemplar.objects.filter(artifact=self.ground.artifact)
+        return {e.pk: e for e in mine.filter(Q(pk__in=fitted) | Q(status=ExemplarStatus.PROMOTED))}
+
+    @cached_property
     def _stored(self) -> dict[str, embedding.Vectors]:
-        texts = Exemplar.objects.filter(artifact=self.ground.artifact, status=ExemplarStatus.PROMOTED)
-        return embed.stored(sorted({self._key(e) for e in texts}))
+        used = [e for e in self._by_id.values() if e.status == ExemplarStatus.PROMOTED]
+        return embed.stored(sorted({self._key(e) for e in used}))
 
     def _key(self, e: Exemplar) -> str:
         return vector_key(self.ground.point.encoder_id, e.text)

@@ -10,6 +10,7 @@ from console.models import Change, ClassifierVersion, Exemplar, OperatingPoint, 
 from console.services import fit, impact, rolling_back, table
 from console.services.errors import Invalid, NotFound
 from console.services.impact import Impact
+from console.services.revision import stamp
 from console.services.workbench import Ground
 from sq_core.classifier import Classifier
 from sq_core.scoring import cut_off, exact_dots
@@ -90,7 +91,10 @@ def versions(ground: Ground, *, before: int | None = None, size: int = PAGE) -> 
     scenarios = fit.origin_scenarios(ground.inventory, artifact=ground.artifact)
     rows = [_row(ground, version, scenarios) for version in page[:size]]
     following = page[size - 1].number if len(page) > size else None
-    return VersionPage(rows, every.count(), len(ground.pins), following)
+    total = (
+        ground.version.number if ground.version else every.count()
+    )  # numbers run on from 1, and the newest is active
+    return VersionPage(rows, total, len(ground.pins), following)
 
 
 def changes_of(page: VersionPage) -> list[Change]:
@@ -193,10 +197,20 @@ def get_version(ground: Ground, number: int) -> ClassifierVersion:
     return found
 
 
+_diffs = table.Cache(64)
+
+
 def version_diff(ground: Ground, a: int, b: int) -> VersionDiff:
     """Raises NotFound for a number that is no version, Invalid for twice the same."""
     if a == b:
         raise Invalid(f"Version {a} does not differ from itself.", field="version", hint="Choose two versions.")
+    states = ground.basis.states.key if ground.basis is not None else ()
+    inventory = ground.inventory  # a version never changes; its effect stands on the log, the labels and the release
+    key = (ground.artifact.pk, a, b, states, inventory.judge_id, *stamp(inventory))
+    return table.committed(_diffs, key, lambda: _diff(ground, a, b))
+
+
+def _diff(ground: Ground, a: int, b: int) -> VersionDiff:
     old, new = get_version(ground, a), get_version(ground, b)
     theta = ground.point.theta
     result = VersionDiff(

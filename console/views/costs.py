@@ -37,20 +37,24 @@ def costs_page(request: Request, inventory: Inventory) -> HttpResponse:
         ("source", _("Purpose")), ("model", _("Model")), ("day", _("Day")), ("run", _("Run")), ("policy", _("Policy")),
     )  # fmt: skip
     technical = request.user.technical_terms
-    total = shown.Row(costs.total(rows))
+    sources = costs.grouped(rows, "source")
+    total = shown.Row(costs.sum_of(sources))
+    again = costs.grouped(replayed, "source")
     tables = [
         {
             "name": name,
             "head": head,
             "title": _("By %(what)s") % {"what": head[:1].lower() + head[1:]},
-            "rows": shown.rows(inventory, name, costs.grouped(rows, name, zone), technical=technical),
+            "rows": shown.rows(
+                inventory, name, sources if name == "source" else costs.grouped(rows, name, zone), technical=technical
+            ),
         }
         for name, head in (heads if total.line.calls else ())
     ]
     context: dict[str, Any] = {
         "tabs": tabs(request, inventory, "costs"), "month": month, "months": months, "total": total, "tables": tables,
-        "replayed": shown.rows(inventory, "source", costs.grouped(replayed, "source"), technical=technical),
-        "replayed_n": costs.total(replayed).calls,
+        "replayed": shown.rows(inventory, "source", again, technical=technical),
+        "replayed_n": costs.sum_of(again).calls,
     }  # fmt: skip
     return render(request, "costs/costs.html#month" if wants_part(request) else "costs/costs.html", context)
 

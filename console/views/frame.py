@@ -145,7 +145,8 @@ def frame(request: HttpRequest) -> dict[str, Any]:
     }
     if inventory is not None:
         context["navigation"] = SimpleLazyObject(lambda: navigation(request))
-        context["runs_at_work"] = SimpleLazyObject(lambda: runs_at_work(inventory))
+        known: int | None = getattr(request, "runs_at_work", None)  # read with the inventory, on its own pages
+        context["runs_at_work"] = SimpleLazyObject(lambda: runs_at_work(inventory) if known is None else known)
         context["operating_point"] = SimpleLazyObject(lambda: operating_point(inventory))
     return context
 

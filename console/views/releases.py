@@ -29,13 +29,14 @@ def releases(request: Request, inventory: Inventory) -> HttpResponse:
     context: dict[str, Any] = {"page": page}
     if wants_part(request):
         return render(request, "releases/list.html#history", context)
-    numbers = (inventory.live_release, inventory.release)
-    live, draft = (service.get_release(inventory, number) for number in numbers)
+    waiting = shown.difference(inventory, inventory.live_release, inventory.release, technical=technical)
+    live = waiting.diff.old
+    row = next((row for row in page.rows if row.release.pk == live.pk), None)
     context |= {
         "live": live,
-        "live_row": shown.release_rows(inventory, [live], technical=technical)[0],
-        "draft": draft,
-        "waiting": shown.difference(inventory, *numbers, technical=technical),
+        "live_row": row or shown.release_rows(inventory, [live], technical=technical)[0],
+        "draft": waiting.diff.new,
+        "waiting": waiting,
         "agents": shown.agents(inventory),
         "previous": shown.previously_live(inventory),
         "approvals": shown.approvals(inventory, inventory.live_release),
@@ -59,12 +60,8 @@ def release_diff(request: Request, inventory: Inventory, a: int, b: int) -> Http
 
 
 def _card(inventory: Inventory, a: int, b: int, *, technical: bool) -> dict[str, Any]:
-    return {
-        "old": service.get_release(inventory, a),
-        "new": service.get_release(inventory, b),
-        "diff": shown.difference(inventory, a, b, technical=technical),
-        "approvals": shown.approvals(inventory, b),
-    }
+    found = shown.difference(inventory, a, b, technical=technical)
+    return {"diff": found, "old": found.diff.old, "new": found.diff.new, "approvals": shown.approvals(inventory, b)}
 
 
 @never_cache

@@ -288,7 +288,9 @@ def _exemplars(request: Request, ground: Ground, here: Here) -> Context:
 def _versions(request: Request, ground: Ground, here: Here) -> Context:
     before = here.query.get("before", "")
     found = versions.versions(ground, before=int(before) if before.isdecimal() and len(before) < 10 else None)
-    made = change_rows(ground.inventory, versions.changes_of(found), technical=request.user.technical_terms)
+    now = {ground.artifact.pk: (ground.text.name, ground.version.number if ground.version else None)}
+    listed = versions.changes_of(found)
+    made = change_rows(ground.inventory, listed, technical=request.user.technical_terms, known=now)
     changes = {row.version: row for row in made}
     asked = here.query.get("reproduce", "")
     shown_version = next((r.version for r in found.rows if str(r.version.number) == asked), None)
