@@ -8,12 +8,13 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET
 
-from console.models import Inventory, Membership, Role
+from console.models import Inventory, Membership, Role, ViewPage
 from console.permissions import Request, actor_of, require, wants_part
 from console.presenters import audit as shown
 from console.presenters import labels
 from console.services import audit, audit_read
 from console.services.filters import Asked
+from console.views import saved_views
 from console.views.frame import whole
 
 NAMES = ("actor", "object", "action", "from", "to")
@@ -23,6 +24,7 @@ NAMES = ("actor", "object", "action", "from", "to")
 @require(Role.REVIEWER)
 def audit_page(request: Request, inventory: Inventory) -> HttpResponse:
     """``?actor=&object=&action=&from=&to=`` and ``f=``; ``after``: where the page before ended."""
+    saved_views.opened(request, ViewPage.AUDIT)
     wanted = _asked(request)
     context = listed(request, inventory, wanted) | {
         "plain": {name: request.GET.get(name, "")[:200] for name in NAMES},
@@ -33,6 +35,7 @@ def audit_page(request: Request, inventory: Inventory) -> HttpResponse:
         return render(request, "audit/audit.html#rows", context)
     people = Membership.objects.filter(inventory=inventory).order_by("user__username")
     context |= {
+        "shelf": saved_views.shelf(request, ViewPage.AUDIT),
         "people": [audit_read.SYSTEM, *people.values_list("user__username", flat=True)[:200]],
         "actions": _actions(request),
     }

@@ -12,13 +12,14 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_GET, require_POST
 
-from console.models import Artifact, Inventory, Polarity, Role, Source
+from console.models import Artifact, Inventory, Polarity, Role, Source, ViewPage
 from console.permissions import Request, actor_of, require, wants_part
 from console.presenters import candidates as shown
 from console.services import candidates, candidates_decide
 from console.services.candidates import Filters
 from console.services.errors import Invalid, Malformed
 from console.services.run_kinds import KINDS as KINDS_OF_RUN
+from console.views import saved_views
 from console.views.candidates_tray import Tray
 from console.views.frame import say, whole
 
@@ -33,9 +34,11 @@ NONE_OFFERED = gettext_lazy("Nothing here is both new to its policy and without 
 @require(Role.VIEWER)
 def candidate_list(request: Request, inventory: Inventory) -> HttpResponse:
     """``?policy=`` a key, ``?kind=signal|anti``, ``?run=`` a run's id, ``?source=generated|mined``, ``?after=`` a cursor."""
+    saved_views.opened(request, ViewPage.CANDIDATES)
     context = list_context(request, request.GET)
-    template = "candidates/list.html#body" if wants_part(request) else "candidates/list.html"
-    return render(request, template, context)
+    if wants_part(request):
+        return render(request, "candidates/list.html#body", context)
+    return render(request, "candidates/list.html", context | {"shelf": saved_views.shelf(request, ViewPage.CANDIDATES)})
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,9 @@ class Asked:
 
 
 def asked_of(inventory: Inventory, query: QueryDict) -> Asked:
-    ignored = [f"{name}={query[name]}" for name in query if name not in {"policy", "kind", "run", "source", "after"}]
+    ignored = [
+        f"{name}={query[name]}" for name in query if name not in {"policy", "kind", "run", "source", "after", "view"}
+    ]
     values = {name: query.get(name, "") for name in ("policy", "kind", "run", "source")}
     known: dict[str, Callable[[str], bool]] = {
         "policy": lambda value: Artifact.objects.filter(inventory=inventory, key=value).exists(),

@@ -13,7 +13,7 @@ from django.utils.translation import ngettext
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from console.forms.runs import CapForm, KindForm, add_run_error, form_of
-from console.models import Inventory, ItemState, Role, Run, RunKind
+from console.models import Inventory, ItemState, Role, Run, RunKind, ViewPage
 from console.permissions import Request, actor_of, refused, require, wants_part
 from console.presenters import data, forecasts, labels, results, run_words
 from console.presenters import runs as shown
@@ -21,6 +21,7 @@ from console.services import runs
 from console.services.errors import Conflict, Invalid, NotFound, ServiceError
 from console.services.run_kinds import KINDS, role_for
 from console.tasks import wake_run
+from console.views import saved_views
 from console.views.frame import posted, say, whole
 
 
@@ -49,6 +50,7 @@ def tabs(request: Request, inventory: Inventory, current: str) -> list[dict[str,
 def run_list(request: Request, inventory: Inventory) -> HttpResponse:
     """``?kind=`` one kind alone; ``?seen=`` what the asker has on the page already."""
     technical = request.user.technical_terms
+    saved_views.opened(request, ViewPage.RUNS)
     kind = request.GET.get("kind", "")
     kind = kind if kind in labels.RUN_KINDS else ""
     before = whole(request.GET.get("after", ""))
@@ -64,6 +66,7 @@ def run_list(request: Request, inventory: Inventory) -> HttpResponse:
     empty = not page.rows and not kind and before is None
     context |= {
         "tabs": tabs(request, inventory, "runs"),
+        "shelf": saved_views.shelf(request, ViewPage.RUNS),
         "kinds": forecasts.kinds(inventory, forecasts=empty, technical=technical),
         "empty": empty,
         "nobody_works": shown.nobody_works(),
@@ -197,7 +200,7 @@ def _context(request: Request, detail: shown.Detail) -> dict[str, Any]:
         "run": run,
         "may_act": request.role.includes(needs),
         "needs": needs,
-        "last_worker": shown.last_worker(),
+        "last_worker": shown.last_worker,  # asked for where nobody works
         "result_templates": [f"runs/results/{run.kind}.html", "runs/results/other.html"],
         **_result(request, run),
         "cap_form": CapForm(initial={"cap_money": run.cap_money, "cap_tokens": run.cap_tokens}),

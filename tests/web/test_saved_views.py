@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from console.models import AuditEvent, SavedView
+from console.models import AuditEvent, Run, SavedView
 from console.services import saved_views
 from console.services.actor import SYSTEM, person
 from console.services.errors import Invalid
@@ -125,3 +125,25 @@ def test_a_selection_is_a_condition_like_any_other(world: make.World, signed_in:
     assert client.get(f"{LIST}?f=among:is:{view.public_id}&f=turns:gte:3").content.decode().count("<tr data-row") == 1
     assert client.get(f"{LIST}?f=not.among:is:{view.public_id}").content.decode().count("<tr data-row") == 3
     assert "Nothing matches" in client.get(f"{LIST}?f=among:is:nothing").content.decode()
+
+
+@pytest.mark.parametrize(
+    ("page", "query", "shown"),
+    [
+        ("runs", "kind=judge", 'aria-current="true"'),
+        ("candidates", "kind=signal", "View:"),
+        ("audit", "action=artifact.create", "View:"),
+        ("policies", "f=key%3Ais%3Acancel-order", "1 of 3"),
+    ],
+)
+def test_every_list_has_them(world: make.World, signed_in: Any, page: str, query: str, shown: str) -> None:
+    client = signed_in(world.author)
+    Run.objects.create(inventory=world.inventory, kind="judge", scope={}, params={}, asked={}, actor="ada")
+    address = save(client, page=page, query=query)["Location"]
+    assert address.startswith(f"/i/tiny/{page}/?view=")
+    opened = client.get(address)
+    assert opened.status_code == 200
+    text = opened.content.decode()
+    assert shown in text
+    assert "View:" in text
+    assert "Long ones" in client.get(f"/i/tiny/{page}/").content.decode()
