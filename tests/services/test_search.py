@@ -80,6 +80,7 @@ def test_whatever_is_typed(world: make.World, question: str) -> None:
 
 
 @given(st.text(min_size=1, max_size=80))
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 def test_what_is_in_a_text_is_found_and_marked_in_it(text: str) -> None:
     for word in list(words(text))[:3]:
         wanted = sought(word)

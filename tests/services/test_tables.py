@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from console.models import Artifact, Conversation, Exemplar, ExemplarStatus, Judgement, QueryState
@@ -141,6 +141,7 @@ def test_bounded_and_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @given(st.lists(st.text(alphabet=st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1)))
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)  # a busy machine draws slowly
 def test_every_text_comes_back_from_a_cell(texts: list[str]) -> None:
     for text in texts:
         quoted = safe_cell(text)
