@@ -32,6 +32,11 @@
 
   // To another policy: the focus goes with it, to its heading.
   let leaving = null; // what is left, until something else stands in its place
+  // A key faster than the page could be made ready loads it whole: the same.
+  const from = document.referrer ? new URL(document.referrer) : null;
+  if (from?.pathname === location.pathname && new URLSearchParams(location.search).has("policy") && !location.hash) {
+    document.querySelector("[data-group]")?.focus({ preventScroll: true });
+  }
   document.addEventListener("click", (event) => {
     if (event.target.closest?.("[data-to-policy]")) leaving = document.querySelector("[data-group]") ?? document.body;
   });
