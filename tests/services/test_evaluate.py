@@ -224,7 +224,8 @@ def test_theta_reaches_the_target_by_the_rule_that_decides(world: World, target:
 def test_a_theta_at_the_lowest_needed_margin_would_miss_it(world: World) -> None:
     """Strictly above fires: the turn that θ was lowered for is lost when θ is its own margin."""
     theta = calibrate(world.inventory, by=ANA, target=1.0).theta
-    data = service._judged(world.inventory, current_point(world.inventory))
+    point = current_point(world.inventory)
+    data = service._judged(world.inventory, point, service.fitted_now(world.inventory, point))
     lowest = float(data.scores[data.relevant].min())
     assert theta < lowest
     assert not ((data.scores > theta) & (data.scores < lowest)).any()
@@ -243,7 +244,8 @@ def test_the_same_again_makes_no_release(world: World) -> None:
 def test_offsets_shift_with_the_cut_off(world: World) -> None:
     """θ serves margin − offset: an offset of half a unit for every version moves θ by as much the other way."""
     plain = calibrate(world.inventory, by=ANA, target=0.9).theta
-    data = service._judged(world.inventory, current_point(world.inventory))
+    point = current_point(world.inventory)
+    data = service._judged(world.inventory, point, service.fitted_now(world.inventory, point))
     shifted = service._Judged(
         data.margins, data.offsets + 0.5, data.relevant, data.judged, data.scenarios, data.left_out
     )
