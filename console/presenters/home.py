@@ -106,8 +106,10 @@ def runs_card(inventory: Inventory, since: datetime | None, *, technical: bool =
     """Without a last visit: of the last week."""
     every = Run.objects.filter(inventory=inventory).select_related("schedule").order_by("-pk")
     stopped = Q(state__in=[RunState.GAPS, RunState.FAILED], finished_at__gt=since or timezone.now() - WEEK)
-    wanting = list(every.filter(stopped | Q(state__in=[RunState.CAPPED, RunState.PAUSED]))[:SHOWN])
-    moving = list(every.filter(state__in=run_words.MOVING)[:SHOWN])
+    wanted = stopped | Q(state__in=[RunState.CAPPED, RunState.PAUSED])
+    found = list(every.filter(wanted | Q(state__in=run_words.MOVING))[: 10 * SHOWN])
+    moving = [run for run in found if run.state in run_words.MOVING][:SHOWN]
+    wanting = [run for run in found if run.state not in run_words.MOVING][:SHOWN]
     beats = dict(Heartbeat.objects.values_list("name", "at"))
     worker = heartbeat.WORKER in beats and timezone.now() - beats[heartbeat.WORKER] <= heartbeat.FRESH
     rows = {row.run.pk: row for row in runs.rows(inventory, [*moving, *wanting], technical=technical)}

@@ -83,7 +83,7 @@ def page(inventory: Inventory, *, kind: str = "", before: int | None = None, tec
 
 def rows(inventory: Inventory, listed: Sequence[Run], *, technical: bool = False) -> list[Row]:
     now = runs.progress_of(listed)
-    silent = heartbeat.silence(heartbeat.WORKER) if listed else None
+    silent = heartbeat.silence(heartbeat.WORKER) if any(not run.ended for run in listed) else None
     names = policy_names(inventory, (key for run in listed for key in run.scope.get("artifacts") or ()))
     return [_row(run, now[run.pk], silent, names, technical=technical) for run in listed]
 
@@ -353,13 +353,14 @@ def behind(run: Run, *, technical: bool = False) -> Behind:
     changes = list(written.select_related("artifact", "release").order_by("pk")[:NOTABLE])
     rows = Spend.objects.filter(run=run, recorded=False)
     some = bool(run.calls) and not recorded(run)
+    models = ledger.grouped(rows, "model") if some else []
     log = AuditEvent.objects.filter(object_type="run", object_id=run.public_id).order_by("pk")
     return Behind(
         changes=grouped(change_rows(run.inventory, changes, technical=technical)),
         more_changes=written.count() - len(changes) if len(changes) == NOTABLE else 0,
-        by_model=costs.rows(run.inventory, "model", ledger.grouped(rows, "model")) if some else [],
+        by_model=costs.rows(run.inventory, "model", models),
         by_policy=costs.rows(run.inventory, "policy", ledger.grouped(rows, "policy")) if some else [],
-        total=costs.Row(ledger.total(rows)) if some else None,
+        total=costs.Row(ledger.sum_of(models)) if some else None,
         log=list(log[:NOTABLE]),
     )
 

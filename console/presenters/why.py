@@ -9,7 +9,8 @@ from django.utils.translation import gettext as _
 
 from console.presenters import labels
 from console.presenters.conversations import term_of
-from console.services.why import Prior, Span, TermRow, ViewRow, Why
+from console.services.why import Prior, TermRow, ViewRow, Why
+from console.services.why_record import Span
 from console.templatetags.console import signed
 
 SELECTED = {"fired", "fired_by_pin", "carried_over", "dependency", "always_on", "unfitted"}

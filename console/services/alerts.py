@@ -24,6 +24,7 @@ from console.models import (
     Status,
 )
 from console.services import table, table_sample
+from console.services.inventories import point_as_read
 from console.services.runtime import runtime
 from console.services.score import outcomes_of_log
 from sq_core.evaluation.resampling import cluster_sums
@@ -67,12 +68,12 @@ def recall_estimate(inventory: Inventory, *, now: datetime | None = None) -> Rec
     number = inventory.live_release
     if table_sample.is_long(inventory):
         return _estimate_of_newest(inventory, number, now or timezone.now())
-    point = OperatingPoint.objects.at(number).select_related("centre").filter(inventory=inventory).first()
+    point = point_as_read(inventory, number) if number else None
     if point is None or point.centre is None:
         return None
-    states = table.state_table(inventory, point.centre)
+    states = table.state_table(inventory, point.centre, fresh=True)
     conversations = tuple(_recent_conversations(inventory, now or timezone.now()))
-    read = Inventory.objects.values_list("label_revision", "release", "judge_id", "target_recall").get(pk=inventory.pk)
+    read = (inventory.label_revision, inventory.release, inventory.judge_id, inventory.target_recall)
     key = (states.key, number, read, conversations)
     return _estimates.get(key, lambda: _estimate(inventory, number, states, conversations))
 

@@ -113,8 +113,7 @@ def page(inventory: Inventory, filters: Filters, *, after: str = "", size: int =
             shown += [(artifact, c) for c in listed]
     more = len(shown) > size
     shown = shown[:size]
-    positions = dict(Artifact.objects.filter(pk__in={pk for pk, _ in shown}).values_list("pk", "position"))
-    following = _cursor(positions[shown[-1][0]], *shown[-1]) if more else None
+    following = _cursor(shown[-1][1].exemplar.artifact.position, *shown[-1]) if more else None
     return Page(
         groups=_groups(ground, shown, wanted) if ground else [],
         next=following,
@@ -152,7 +151,7 @@ def _artifacts_from(
 
 def _groups(ground: Ground, shown: Sequence[tuple[int, Candidate]], counts: Mapping[int, int]) -> list[Group]:
     ids = list(dict.fromkeys(artifact for artifact, _ in shown))
-    artifacts = Artifact.objects.in_bulk(ids)
+    artifacts = {pk: row.exemplar.artifact for pk, row in shown}
     names = dict(ArtifactText.objects.current().filter(artifact__in=ids).values_list("artifact_id", "name"))
     groups = []
     for pk in ids:

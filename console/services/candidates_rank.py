@@ -23,7 +23,7 @@ from console.models import (
 )
 from console.services import embed, table
 from console.services.candidates_effect import Effect, Fitted, effects
-from console.services.inventories import current_point
+from console.services.inventories import point_as_read
 from console.services.table_sample import page_table
 from sq_core import embedding
 from sq_core.embedding import vector_key
@@ -128,7 +128,7 @@ class Ground:
 
 def ground_of(inventory: Inventory, artifacts: Iterable[int]) -> Ground:
     """``inventory`` was read in this request, with its judge."""
-    point = current_point(inventory)
+    point = point_as_read(inventory)
     versions = {
         version.artifact_id: version
         for version in ClassifierVersion.objects.current().select_related("centre").filter(artifact__in=list(artifacts))

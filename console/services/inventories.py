@@ -165,13 +165,13 @@ def current_point(inventory: Inventory) -> OperatingPoint:
 _points = table.Cache(64)
 
 
-def point_as_read(inventory: Inventory) -> OperatingPoint:
-    """The operating point valid at the release that the inventory's row had when it was read: what a release holds never
-    changes, so it is read once. For pages; who writes asks `current_point` under the lock.
+def point_as_read(inventory: Inventory, release: int | None = None) -> OperatingPoint:
+    """The operating point valid at a release, by default the newest one as the inventory's row was read: what a release
+    holds never changes, so it is read once. For pages; who writes asks `current_point` under the lock.
     """
-    key = (inventory.pk, inventory.release)
-    rows = OperatingPoint.objects.at(inventory.release).select_related("centre")
-    return table.committed(_points, key, lambda: rows.get(inventory=inventory))
+    number = inventory.release if release is None else release
+    rows = OperatingPoint.objects.at(number).select_related("centre")
+    return table.committed(_points, (inventory.pk, number), lambda: rows.get(inventory=inventory))
 
 
 def new_point(

@@ -128,11 +128,11 @@ def _columns(inventory: Inventory, policies: tuple[str, ...]) -> tuple[list[_Col
     point = current_point(inventory)
     if point.centre is None:
         return [], None
-    versions = ClassifierVersion.objects.current().filter(artifact__inventory=inventory, centre=point.centre)
+    rows = ClassifierVersion.objects.current().filter(artifact__inventory=inventory, centre=point.centre)
     if policies:
-        versions = versions.filter(artifact__key__in=policies)
-    if is_long(inventory):  # what can be looked at while somebody waits
-        versions = versions.order_by("artifact__position", "artifact_id")[:LONG]
+        rows = rows.filter(artifact__key__in=policies)
+    rows = rows.select_related("artifact").order_by("artifact__position", "artifact_id")
+    versions = list(rows[:LONG] if is_long(inventory) else rows)  # what can be looked at while somebody waits
     states = page_table(inventory, point, [version.artifact_id for version in versions])
     labels, due = table.all_labels(inventory, states), _pins_due(inventory)
     columns = [

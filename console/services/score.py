@@ -323,12 +323,10 @@ _headlines = table.Cache(16)
 
 def headline(inventory: Inventory, release: ReleaseName = "draft") -> Headline:
     """One release's figures on the inventory's own log (before expiry and dependencies)."""
-    if table_sample.is_long(inventory) and release == "draft":  # on nothing that changes within a release
-        number = inventory.release
-        return _headlines.get((inventory.pk, number), lambda: _headline(inventory, number))
-    number = release_number(inventory, release)
-    log, labels = Inventory.objects.values_list("log_revision", "label_revision").get(pk=inventory.pk)
-    return _headlines.get((inventory.pk, number, log, labels), lambda: _headline(inventory, number))
+    number = inventory.release if release == "draft" else release_number(inventory, release)
+    # The row was read for this page. Of a long log nothing changes within a release.
+    log = () if table_sample.is_long(inventory) else (inventory.log_revision, inventory.label_revision)
+    return _headlines.get((inventory.pk, number, *log), lambda: _headline(inventory, number))
 
 
 def _headline(inventory: Inventory, number: int) -> Headline:

@@ -6,29 +6,39 @@ from datetime import datetime
 from typing import Any
 
 import numpy as np
+from django.db.models import Exists, OuterRef, Subquery
 
 from console.models import (
     Artifact,
-    ArtifactText,
     ClassifierVersion,
     Conversation,
-    Decision,
-    Exemplar,
     Inventory,
-    JudgeKind,
-    Judgement,
+    Message,
     OperatingPoint,
     Origin,
+    Pin,
     QueryState,
     Release,
     ReleaseActivation,
 )
 from console.services import table
-from console.services.artifacts import current_text
 from console.services.errors import NotFound
-from console.services.runtime import ReleaseName, conversation_vectors, exemplar_terms, release_number, runtime
+from console.services.inventories import point_as_read
+from console.services.revision import stamp
+from console.services.runtime import ReleaseName, conversation_vectors, exemplar_terms, runtime
 from console.services.table_sample import page_table
+from console.services.why_record import (
+    Span,
+    Witness,
+    exemplar_origin,
+    first_maximum_of,
+    judged_of,
+    live_decision,
+    span_of,
+    witnesses_of,
+)
 from sq_core.attribution import Attribution, attribute
+from sq_core.bundle import Bundle
 from sq_core.classifier import Polarity
 from sq_core.decision import ExemplarTerm, Outcome
 from sq_core.ranking.prior import base_rate_log_odds
@@ -54,23 +64,6 @@ class ViewRow:
     user_turn: int
     value: float  # w·q + b: the margin this view would give alone
     wins: bool
-
-
-@dataclass(frozen=True)
-class Witness:
-    """What one judge or person said, in its own words and version."""
-
-    judge: str
-    kind: str
-    score: int
-    relevant: bool
-    reason: str
-    prompt_version: str
-    rubric: str
-    digest_computed: bool
-    text_changed: bool
-    by: str
-    at: datetime
 
 
 @dataclass(frozen=True)
@@ -128,7 +121,7 @@ class Why:
     calibrated: bool = False
     encoder: str = ""
     as_of: datetime | None = None
-    at_turn: tuple[Outcome, ...] = ()  # every artifact's outcome there; not in the file
+    page: "Page | None" = None  # what the page needs beside it; not in the file
 
     @property
     def fired(self) -> bool:
@@ -149,8 +142,22 @@ class Why:
         return None if self.margin is None or self.cutoff is None else round(self.margin - self.cutoff, 6)
 
     def to_json(self) -> dict[str, Any]:
-        own = {k: v for k, v in asdict(replace(self, at_turn=())).items() if k != "at_turn"}
+        own = {name: value for name, value in asdict(replace(self, page=None)).items() if name != "page"}
         return {**own, "fired": self.fired, "distance": self.distance}
+
+
+@dataclass
+class Page:
+    """What was read on the way: the release, the turn with its message, every artifact's outcome at it (none: not scored),
+    when the version decided, and where its examples came from."""
+
+    bundle: Bundle
+    state: QueryState
+    message: str
+    pinned: bool
+    outcomes: tuple[Outcome, ...] = ()
+    span: Span | None = None
+    origins: dict[str, tuple[str, str, int]] = field(default_factory=dict)
 
 
 def release_as_of(inventory: Inventory, moment: datetime, *, live: bool = False) -> int:
@@ -173,22 +180,31 @@ def explain(
     release: ReleaseName | None = None,
     as_of: datetime | None = None,
 ) -> Why:
-    """Why the artifact was selected or not at ``user_turn`` (from 0), under ``release`` (default: the newest).
+    """Why the artifact was selected or not at ``user_turn`` (from 0), under ``release`` (default: the newest; of a number
+    the inventory is taken as it was read).
 
     Raises NotFound for a turn or artifact that is not there. A turn without vectors answers ``not_scored``.
     """
-    state = QueryState.objects.filter(conversation=conversation, user_turn=user_turn).first()
+    said = Message.objects.filter(conversation=OuterRef("conversation"), index=OuterRef("message_index"))
+    pins = Pin.objects.current().filter(state=OuterRef("pk"), artifact=artifact)
+    states = QueryState.objects.filter(conversation=conversation, user_turn=user_turn)
+    state = states.annotate(said=Subquery(said.values("content")[:1]), pinned=Exists(pins)).first()
     if state is None:
         raise NotFound(
             f"{conversation.external_id} has no user turn {user_turn}.", field="user_turn", hint="Turns count from 0."
         )
     if as_of is not None and release is None:
         release = release_as_of(inventory, as_of)
-    number = release_number(inventory, "draft" if release is None else release)
+    if not isinstance(release, int):
+        inventory = Inventory.objects.select_related("judge").get(pk=inventory.pk)  # what is committed now
+        release = inventory.live_release if release == "live" else inventory.release
+    number = release
     bundle = runtime(inventory, number)
     if artifact.key not in bundle.keys:
         raise NotFound(f"Release {number} has no artifact {artifact.key}.", field="artifact")
-    point = OperatingPoint.objects.at(number).select_related("centre").get(inventory=inventory)
+    point = point_as_read(inventory, number)
+    judged = judged_of(conversation, artifact)
+    now = {pk for pk, owner in table.current_texts(inventory).items() if owner == artifact.pk}
     why = Why(
         conversation=conversation.external_id,
         user_turn=user_turn,
@@ -201,17 +217,18 @@ def explain(
         calibrated=point.calibration is not None,
         encoder=point.encoder_id,
         as_of=as_of,
-        witnesses=witnesses(state, artifact),
-        first_maximum_turn=first_maximum_turn(inventory, conversation, artifact),
+        witnesses=witnesses_of([row for row in judged if row.state_id == state.pk], now),
+        first_maximum_turn=first_maximum_of(inventory, judged, now),
         live=live_decision(state, artifact),
         prior=prior_of(inventory, point, conversation, artifact),
+        page=Page(bundle, state, state.said, state.pinned),
     )
     vectors = conversation_vectors(inventory, point.centre, conversation) if point.centre else None
     if vectors is None or user_turn >= len(vectors.turns):
         return why
     column = bundle.keys.index(artifact.key)
-    why.at_turn = bundle.outcomes(vectors)[user_turn]
-    _take_outcome(why, why.at_turn[column])
+    outcomes = bundle.outcomes(vectors)[user_turn]
+    _take_outcome(why, outcomes[column])
     version = ClassifierVersion.objects.at(number).select_related("centre").filter(artifact=artifact).first()
     if version is not None and version.centre_id == point.centre_id:
         views = vectors.views(user_turn)
@@ -222,8 +239,28 @@ def explain(
         why.cutoff = cut_off(point.theta, version.offset) if why.cutoff is None else why.cutoff
         why.bias = version.bias
         why.views = _view_rows(taken, version.bias)
-        _take_terms(why, version, taken, views, table.core_centre(version.centre))
+        terms, origins = _terms_of(inventory, version)
+        _take_terms(why, version, taken, views, terms)
+        assert why.page is not None  # noqa: S101  # set above
+        why.page.span, why.page.origins = span_of(inventory, version), origins
+    assert why.page is not None  # noqa: S101
+    why.page.outcomes = outcomes
     return why
+
+
+_terms = table.Cache(256)
+
+
+def _terms_of(
+    inventory: Inventory, version: ClassifierVersion
+) -> tuple[tuple[ExemplarTerm, ...] | None, dict[str, tuple[str, str, int]]]:
+    """The version's exemplars with alphas and vectors, and where they came from; an erased one moves the numbers."""
+
+    def read() -> tuple[tuple[ExemplarTerm, ...] | None, dict[str, tuple[str, str, int]]]:
+        found = exemplar_terms(version, table.core_centre(version.centre))
+        return found, exemplar_origin([row["public_id"] for row in version.exemplars])
+
+    return table.committed(_terms, (version.pk, *stamp(inventory)), read)
 
 
 def _take_outcome(why: Why, outcome: Outcome) -> None:
@@ -241,9 +278,10 @@ def _view_rows(taken: Margin, bias: float) -> list[ViewRow]:
     ]
 
 
-def _take_terms(why: Why, version: ClassifierVersion, taken: Margin, views: Any, centre: Any) -> None:
+def _take_terms(
+    why: Why, version: ClassifierVersion, taken: Margin, views: Any, terms: Sequence[ExemplarTerm] | None
+) -> None:
     """The exact split of the margin over the exemplars, and which of them alone decide it."""
-    terms = exemplar_terms(version, centre)
     if terms is None:
         why.terms_missing = "An example of this version was erased: the sum can no longer be split."
         return
@@ -301,99 +339,3 @@ def prior_of(
     training = ~states.in_scenarios({conversation.scenario})
     relevant, judged = int((labels.relevant & training).sum()), int((labels.judged & training).sum())
     return Prior(base_rate_log_odds(relevant, judged), relevant, judged)
-
-
-# --------------------------------------------------------------------------------------------------------------- witnesses
-def witnesses(state: QueryState, artifact: Artifact) -> list[Witness]:
-    """Every judgement of this pair, models before people, newest first; never merged."""
-    now = current_text(artifact)
-    rows = (
-        Judgement.objects.filter(state=state, artifact_text__artifact=artifact)
-        .select_related("judge", "artifact_text")
-        .order_by("-judge__kind", "-id")
-    )
-    return [
-        Witness(
-            judge=row.judge.name,
-            kind=row.judge.kind,
-            score=row.score,
-            relevant=row.score >= row.judge.pass_mark,
-            reason=row.reason,
-            prompt_version=row.prompt_version,
-            rubric=row.judge.rubric,
-            digest_computed=row.digest_computed,
-            text_changed=row.artifact_text.digest != now.digest,
-            by=row.by,
-            at=row.at,
-        )
-        for row in rows
-    ]
-
-
-def first_maximum_turn(inventory: Inventory, conversation: Conversation, artifact: Artifact) -> int | None:
-    """The user turn at which the inventory's judge first gave its maximum, if that passes (the transition turn)."""
-    judge = inventory.judge
-    if judge is None:
-        return None
-    scores = dict(
-        Judgement.objects.filter(
-            state__conversation=conversation,
-            artifact_text__in=ArtifactText.objects.as_now().filter(artifact=artifact),
-            judge=judge,
-        )
-        .filter(judge__kind=JudgeKind.MODEL)
-        .order_by("id")
-        .values_list("state__user_turn", "score")
-    )
-    top = max(scores.values(), default=0)
-    return min(turn for turn, score in scores.items() if score == top) if top >= judge.pass_mark else None
-
-
-def live_decision(state: QueryState, artifact: Artifact) -> dict[str, Any] | None:
-    """What production recorded for this turn, newest first: selected or not, by which release and agent."""
-    row = state.discoveries.filter(origin=Origin.LIVE).order_by("-id").first()
-    if row is None:
-        return None
-    found = Decision.objects.filter(discovery=row, artifact=artifact).first()
-    return {
-        "fired": bool(found and found.fired),
-        "reason": found.reason if found else None,
-        "margin": found.margin if found else None,
-        "cutoff": found.cutoff if found else None,
-        "version": found.version if found else None,
-        "release": row.release,
-        "agent": row.agent,
-        "at": row.at.isoformat(),
-        "decision": row.public_id,
-    }
-
-
-@dataclass(frozen=True)
-class Span:
-    """When a version decided: from the release that brought it to the one before the next version (None = still)."""
-
-    from_release: int
-    since: datetime
-    until: datetime | None
-
-
-def version_span(artifact: Artifact, number: int | None) -> Span | None:
-    """When version ``number`` of an artifact decided; None without one."""
-    version = ClassifierVersion.objects.filter(artifact=artifact, number=number).first() if number is not None else None
-    if version is None:
-        return None
-    ends = [version.from_release] + ([version.to_release + 1] if version.to_release is not None else [])
-    at = dict(Release.objects.filter(inventory=artifact.inventory_id, number__in=ends).values_list("number", "at"))
-    return Span(version.from_release, at[version.from_release], at.get(ends[-1]) if len(ends) > 1 else None)
-
-
-def exemplar_origin(public_ids: Sequence[str]) -> dict[str, tuple[str, str, int]]:
-    """Where exemplars came from: public id -> (conversation external id, its public id, user turn)."""
-    rows = Exemplar.objects.filter(public_id__in=public_ids, origin__isnull=False).select_related(
-        "origin__conversation"
-    )
-    return {
-        row.public_id: (row.origin.conversation.external_id, row.origin.conversation.public_id, row.origin.user_turn)
-        for row in rows
-        if row.origin
-    }

@@ -34,32 +34,32 @@ def why_page(request: Request, inventory: Inventory, conversation: str, user_tur
     try:
         moment = moment_of(request.GET.get("as_of", ""))
         release = release_of(request.GET.get("release", ""))
-        found = why.explain(inventory, row, user_turn, artifact, release=release, as_of=moment)
+        number = inventory.release if release is None and moment is None else release
+        found = why.explain(inventory, row, user_turn, artifact, release=number, as_of=moment)
     except (Invalid, NotFound) as refusal:
         if refusal.field not in {"as_of", "release"}:
             raise
         error, status, moment, release = f"{refusal.message} {refusal.hint}".strip(), 422, None, None
         found = why.explain(inventory, row, user_turn, artifact)
-    bundle = runtime.runtime(inventory, found.release)
-    names = conversations.names_of(bundle)
-    span = why.version_span(artifact, found.version)
+    page = found.page
+    assert page is not None  # noqa: S101  # `explain` has set it
+    names = conversations.names_of(page.bundle)
     if request.GET.get("format") in {"json", "text"} and not error:
-        return _file(request.GET["format"], found, name=names[key], span=span, names=names)
-    state = row.states.get(user_turn=user_turn)
+        return _file(request.GET["format"], found, name=names[key], span=page.span, names=names)
     context = {
         "why": found,
         "artifact": artifact,
         "name": names[key],
-        "text": bundle.artifact(key).text,
+        "text": page.bundle.artifact(key).text,
         "names": names,
         "conversation": row,
-        "state": state,
-        "pinned": state.pins.filter(artifact=artifact, to_release__isnull=True).exists(),
-        "message": row.messages.values_list("content", flat=True).get(index=state.message_index),
+        "state": page.state,
+        "pinned": page.pinned,
+        "message": page.message,
         "triage": words.triage(found),
         "missed": found.scored and not found.fired and words.judged_relevant(found),
         "lead": words.lead(found, technical=request.user.technical_terms),
-        "sentence": words.sentence(found, span=span, names=names),
+        "sentence": words.sentence(found, span=page.span, names=names),
         "origin_text": words.origin_text(found),
         "differs": words.differs(found),
         "prior_text": words.prior_text(found.prior) if found.prior else "",
@@ -117,7 +117,7 @@ def _file(kind: str, found: Why, *, name: str, **more: Any) -> HttpResponse:
 
 def _terms(found: Why) -> list[dict[str, Any]]:
     """The terms, largest first, each with where its example came from."""
-    origins = why.exemplar_origin([row.exemplar for row in found.terms])
+    origins = found.page.origins if found.page else {}
     flips = {row.exemplar for row in found.would_flip}
     return [
         {"row": row, "origin": origins.get(row.exemplar), "flips": row.exemplar in flips}
@@ -127,5 +127,6 @@ def _terms(found: Why) -> list[dict[str, Any]]:
 
 def _others(found: Why) -> list[Outcome]:
     """The other policies selected at this turn under the same release, strongest first."""
-    fired = [o for o in found.at_turn if o.fired and o.artifact != found.artifact]
+    outcomes = found.page.outcomes if found.page else ()
+    fired = [o for o in outcomes if o.fired and o.artifact != found.artifact]
     return sorted(fired, key=lambda o: (o.margin is None, (o.cutoff or 0.0) - (o.margin or 0.0), o.artifact))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from console.models import Exemplar, Inventory, Judgement
-from console.services import artifacts, conversations, embed, score, table, why, workbench
+from console.services import artifacts, conversations, embed, score, table, why_record, workbench
 from console.services import policy_rows as policies
 from console.services.actor import SYSTEM
 from console.services.errors import Unavailable
@@ -43,8 +43,8 @@ def test_an_edit_taken_back_brings_the_judgements_of_the_text_back(world: World)
         return (
             head.needed > 0,
             listed.relevant > 0,
-            not why.witnesses(state, world.cancel)[0].text_changed,
-            why.first_maximum_turn(world.inventory, turn, world.cancel) is not None,
+            not why_record.witnesses(state, world.cancel)[0].text_changed,
+            why_record.first_maximum_turn(world.inventory, turn, world.cancel) is not None,
             "cancel-order" in conversations.talk(world.inventory, "talk-1").turns[1].needed,
             not head.text_changed and "text_changed" not in listed.states,
         )
