@@ -9,11 +9,14 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import numpy as np
-from django.db.models import Count, Max, QuerySet
+from django.db.models import Count, Exists, OuterRef, QuerySet
 from django.db.models.functions import Coalesce, TruncDate
+from django.utils import timezone
 from numpy.typing import NDArray
 
 from console.models import ClassifierVersion, Conversation, Decision, Discovery, Judgement, Origin
+from console.services import table
+from console.services.table_sample import is_long
 from console.services.workbench import FEW, Ground
 from sq_core.evaluation.metrics import Sweep, auprc
 
@@ -156,14 +159,11 @@ def histogram(ground: Ground) -> Histogram:
 # ------------------------------------------------------------------------------------------------------------------ by day
 def daily(ground: Ground, zone: zoneinfo.ZoneInfo) -> Daily:
     """From live decisions where there are any, else recomputed ones, else what the version in use would have done."""
-    newest = dict(
-        Discovery.objects.filter(inventory=ground.inventory).values_list("origin").annotate(last=Max("at")).order_by()
-    )
-    basis = next((origin for origin in (Origin.LIVE, Origin.RECOMPUTED) if origin in newest), NOW)
-    if basis == NOW:
+    basis, newest = _newest(ground)
+    if newest is None:
         days, undated = _as_now(ground, zone)
     else:
-        days, undated = _recorded(ground, zone, str(basis), newest[basis] - timedelta(days=WINDOW)), 0
+        days, undated = _recorded(ground, zone, basis, newest), 0
     versions: list[tuple[date, int]] = []
     if days and basis != NOW:  # else one version decides on every day
         first = datetime.combine(days[0].day, datetime.min.time(), tzinfo=zone)
@@ -172,12 +172,32 @@ def daily(ground: Ground, zone: zoneinfo.ZoneInfo) -> Daily:
     return Daily(str(basis), days, versions, undated)
 
 
-def _recorded(ground: Ground, zone: zoneinfo.ZoneInfo, basis: str, since: datetime) -> list[Day]:
-    """A recomputed decision is of the day of its conversation, a live one of its own."""
+def _newest(ground: Ground) -> tuple[str, datetime | None]:
+    """What was recorded, and when last; nothing was: `NOW` and None."""
+    for origin in (Origin.LIVE, Origin.RECOMPUTED):
+        rows = Discovery.objects.filter(inventory=ground.inventory, origin=origin).order_by("-at")
+        at = rows.values_list("at", flat=True).first()
+        if at is not None:
+            return str(origin), at
+    return NOW, None
+
+
+_turns = table.Cache(64)
+
+
+def _recorded(ground: Ground, zone: zoneinfo.ZoneInfo, basis: str, newest: datetime) -> list[Day]:
+    """A recomputed decision is of the day of its conversation, a live one of its own. The turns of a day are the same for
+    every policy; of a long log they are counted once an hour.
+    """
+    since = newest - timedelta(days=WINDOW)
     rows = Discovery.objects.filter(inventory=ground.inventory, origin=basis, at__gte=since)
     at = "at" if basis == Origin.LIVE else Coalesce("state__conversation__started_at", "at")
     rows = rows.annotate(day=TruncDate(at, tzinfo=zone))
-    turns = dict(rows.values_list("day").order_by().annotate(n=Count("pk")))
+    upto = timezone.now().replace(minute=0, second=0, microsecond=0) if is_long(ground.inventory) else newest
+    key = (ground.inventory.pk, basis, zone.key, upto)
+    turns: dict[date, int] = table.committed(
+        _turns, key, lambda: dict(rows.values_list("day").order_by().annotate(n=Count("pk")))
+    )
     selected = Decision.objects.filter(artifact=ground.artifact, fired=True, discovery__in=rows.values("pk"))
     fired_at = (
         "discovery__at"
@@ -187,15 +207,15 @@ def _recorded(ground: Ground, zone: zoneinfo.ZoneInfo, basis: str, since: dateti
     fired = dict(
         selected.annotate(day=TruncDate(fired_at, tzinfo=zone)).values_list("day").order_by().annotate(n=Count("pk"))
     )
-    judged = rows.filter(state__in=_judged_states(ground)).values_list("pk", "state_id", "day")
-    shown = set(selected.filter(discovery__state__in=_judged_states(ground)).values_list("discovery_id", flat=True))
+    here = Exists(Decision.objects.filter(discovery=OuterRef("pk"), artifact=ground.artifact, fired=True))
+    judged = rows.filter(state__in=_judged_states(ground)).annotate(hit=here).values_list("state_id", "day", "hit")
     sums: dict[date, Counter[str]] = {}
     positions = ground.basis.states.positions if ground.basis else {}
-    for pk, state, day in judged.iterator(chunk_size=5_000):
+    for state, day, hit in judged.iterator(chunk_size=5_000):
         position = positions.get(state)
         if position is None or not ground.labels.judged[position]:
             continue
-        needed, hit = bool(ground.labels.relevant[position]), pk in shown
+        needed = bool(ground.labels.relevant[position])
         sums.setdefault(day, Counter()).update(judged=1, needed=needed, caught=needed and hit, shown=hit)
     nothing: Counter[str] = Counter()
     return [Day(day, turns.get(day, 0), fired.get(day, 0), **sums.get(day, nothing)) for day in sorted(turns)]
