@@ -14,7 +14,7 @@ import os
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import argparse
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -22,6 +22,7 @@ import numpy as np
 
 from bench.sets import folders, load, shown
 from sq_core.encoders import get_encoder
+from sq_core.evaluation.calibration import scenario_draws
 from sq_core.evaluation.data import Bools, EvaluationSet, Floats, Labels
 from sq_core.evaluation.metrics import Sweep, auprc, precision_at_recall
 from sq_core.evaluation.protocols import mined
@@ -126,26 +127,28 @@ def over_splits(data: EvaluationSet, labels: Labels) -> None:
         sweeps[rule_of_choice] = [sweeps[name][number] for number, name in enumerate(names)]
         print(f"  {rule_of_choice}: {'; '.join(names)}")
     print("mean over the splits; difference to sq-mined-paper with its 95 % interval over all scenarios:")
-    for name in sweeps:
+    weights = np.concatenate((np.ones((1, len(data.scenario))), scenario_draws(data.scenario)))
+    found = {name: over(each, held_out, weights) for name, each in sweeps.items()}
+    for name, figures in found.items():
         cells = []
-        for what, figure in (("P@R90", precision), ("AUPRC", area)):
-            mean = partial(over, figure, sweeps[name], held_out)
-            found = paired_statistics(mean, partial(over, figure, sweeps["sq-mined-paper"], held_out), data.scenario)
-            told = "not reached" if found is None else f"{found.estimate:+.3f} [{found.low:+.3f}, {found.high:+.3f}]"
-            cells.append(f"{what} {shown(mean(np.ones(len(data.scenario))))} {told}")
+        for number, what in enumerate(("P@R90", "AUPRC")):
+            gain = figures[:, number] - found["sq-mined-paper"][:, number]
+            low, high = np.nanquantile(gain[1:], [0.025, 0.975])
+            cells.append(f"{what} {shown(figures[0, number])} {gain[0]:+.3f} [{low:+.3f}, {high:+.3f}]")
         print(f"  {name:24} {'   '.join(cells)}", flush=True)
 
 
-def over(
-    figure: Callable[[Sweep, Floats | None], float | None],
-    sweeps: Sequence[Sweep],
-    held_out: Sequence[Bools],
-    weights: Floats,
-) -> float | None:
-    """The mean of a figure over the splits, states counted by ``weights`` (S,); None where a split does not reach it."""
-    values = [figure(sweep, weights[out]) for sweep, out in zip(sweeps, held_out, strict=True)]
-    known = [value for value in values if value is not None]
-    return float(np.mean(known)) if len(known) == len(values) else None
+def over(sweeps: Sequence[Sweep], held_out: Sequence[Bools], weights: Floats) -> Floats:
+    """(W, 2) P@R90 and AUPRC as means over the splits, under each row of state weights (W, S); NaN where one is not reached."""
+    result = np.empty((len(weights), 2))
+    for number, row in enumerate(weights):
+        curves = [sweep.curve(row[out]) for sweep, out in zip(sweeps, held_out, strict=True)]
+        points = [precision_at_recall(curve, TARGET) for curve in curves]
+        result[number] = (
+            np.mean([np.nan if point is None else point.precision for point in points]),
+            np.mean([auprc(curve) for curve in curves]),
+        )
+    return result
 
 
 def table(data: EvaluationSet, labels: Labels) -> None:
