@@ -53,7 +53,6 @@ from console.views import (
     workbench_beside,
     workbench_changes,
     workbench_metrics,
-    workbench_metrics,
     workbench_versions,
 )
 
@@ -80,8 +79,6 @@ inventory: list[URLPattern | URLResolver] = [
     path("policies/<slug:key>/exemplars/source/", workbench_changes.fit_set, name="policy-fit-set"),
     path("policies/<slug:key>/metrics/", workbench.metrics, name="policy-metrics"),
     path("policies/<slug:key>/metrics/figures.json", workbench_metrics.metrics_figures, name="policy-metrics-figures"),
-    path("policies/<slug:key>/metrics/", workbench.metrics, name="policy-metrics"),
-    path("policies/<slug:key>/metrics/figures.json", workbench_metrics.metrics_figures, name="policy-metrics-figures"),
     path("policies/<slug:key>/versions/", workbench.version_list, name="policy-versions"),
     path("policies/<slug:key>/history/", workbench.history, name="policy-history"),
     path("policies/<slug:key>/versions/<int:a>...<int:b>/", workbench_versions.diff, name="policy-diff"),
@@ -103,10 +100,10 @@ inventory: list[URLPattern | URLResolver] = [
     path("review/<slug:queue>/items/<slug:item>/", review.review_item, name="review-item"),
     path("review/<slug:queue>/items/<slug:item>/ahead/", review.review_ahead, name="review-ahead"),
     path("review/<slug:queue>/items/<slug:item>/put-back/", review.review_put_back, name="review-put-back"),
-    path("agreement/review/", agreement.agreement_review, name="agreement-review"),
     # -- agreement
     path("agreement/", agreement.agreement, name="agreement"),
     path("agreement/figures.json", agreement.agreement_figures, name="agreement-figures"),
+    path("agreement/review/", agreement.agreement_review, name="agreement-review"),
     path("agreement/decide/", agreement.decide, name="agreement-decide"),
     # -- neighbours
     path("neighbours/", neighbours.neighbours, name="neighbours"),

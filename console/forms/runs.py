@@ -163,7 +163,9 @@ class EvaluateForm(KindForm):
     plan = forms.CharField(
         required=False,
         max_length=TEXT_LIMIT,
-        help_text=_("Measured in place of the table and kept as evidence: the name of a shipped plan, or a plan's text."),
+        help_text=_(
+            "Measured in place of the table and kept as evidence: the name of a shipped plan, or a plan's text."
+        ),
         widget=forms.Textarea({"rows": 2, "spellcheck": "false"}),
     )
 

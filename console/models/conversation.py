@@ -99,6 +99,8 @@ class ConversationWords(models.Model):
     engines.
     """
 
-    conversation = models.OneToOneField(Conversation, on_delete=models.CASCADE, primary_key=True, related_name="found_by")
+    conversation = models.OneToOneField(
+        Conversation, on_delete=models.CASCADE, primary_key=True, related_name="found_by"
+    )
     words = models.TextField(blank=True)  # sorted, one space between two
     upto = models.PositiveIntegerField(default=0)  # messages read

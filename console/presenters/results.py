@@ -37,7 +37,9 @@ class Table:
 def evaluation(result: Json, *, technical: bool = False) -> Table:
     """The rows as they were computed: the columns that any of them has, known ones first and in their usual order."""
     rows: Sequence[Json] = [row for row in result.get("rows", ()) if isinstance(row, Mapping)]
-    there = [name for row in rows for name, value in row.items() if value is not None and name not in INTERVALS.values()]
+    there = [
+        name for row in rows for name, value in row.items() if value is not None and name not in INTERVALS.values()
+    ]
     known = [name for name in (*FIRST, *SHARES, *FIGURES) if name in there]
     worlds = {row.get("world") for row in rows}
     if worlds <= {"fitted", None} and "world" in known:

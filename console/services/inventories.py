@@ -170,6 +170,8 @@ def point_as_read(inventory: Inventory, release: int | None = None) -> Operating
     holds never changes, so it is read once. For pages; who writes asks `current_point` under the lock.
     """
     number = inventory.release if release is None else release
+    if not number:  # an inventory without a release: what is current is all there is
+        return current_point(inventory)
     rows = OperatingPoint.objects.at(number).select_related("centre")
     return table.committed(_points, (inventory.pk, number), lambda: rows.get(inventory=inventory))
 

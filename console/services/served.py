@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 from django.utils import timezone
 
-from console.models import Inventory, EncoderMigration
+from console.models import EncoderMigration, Inventory
 from console.services import embed
 from console.services.errors import Unavailable
 from sq_core.embedding import Encoder, EncoderUnavailable

@@ -53,4 +53,6 @@ def setfit_row() -> Row:
     row: Row = {"method": "setfit", "world": "fitted", "refit_ms": None, "turn_us": None, "bytes": None}
     if importlib.util.find_spec("setfit") is None:
         return row | {"skipped": "SetFit is not installed; it is the optional extra “setfit” and needs torch"}
-    return row | {"skipped": "SetFit fine-tunes one encoder per artifact for minutes: python -m bench.setfit prints its row"}
+    return row | {
+        "skipped": "SetFit fine-tunes one encoder per artifact for minutes: python -m bench.setfit prints its row"
+    }

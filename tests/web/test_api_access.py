@@ -69,6 +69,13 @@ OPERATIONS = {
     "cancel_run": "reviewer",
     "retry_run": "reviewer",
     "create_upload": "reviewer",
+    "preview_revert": "author",
+    "list_candidates": "viewer",
+    "preview_best_candidates": "author",
+    "preview_candidates": "author",
+    "decide_candidates": "author",
+    "plan_labels": "author",
+    "start_label_plan": "author",
 }
 
 

@@ -79,7 +79,7 @@ def test_what_fails_before_the_view_is_503_too(
     author: Client, monkeypatch: pytest.MonkeyPatch, error: OperationalError
 ) -> None:
     author.raise_request_exception = False
-    monkeypatch.setattr("console.permissions.role_of", raising(error))
+    monkeypatch.setattr("console.permissions._entered", raising(error))
     answer = author.get(workbench_page.BASE)
     assert answer.status_code == 503
     assert ("Retry-After" in answer) is (error is DEADLOCK)
@@ -88,7 +88,7 @@ def test_what_fails_before_the_view_is_503_too(
 
 def test_a_bug_is_500_as_before(author: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     author.raise_request_exception = False
-    monkeypatch.setattr("console.permissions.role_of", raising(RuntimeError("secret")))
+    monkeypatch.setattr("console.permissions._entered", raising(RuntimeError("secret")))
     answer = author.get(workbench_page.BASE)
     assert answer.status_code == 500
     assert "secret" not in answer.content.decode()

@@ -89,7 +89,9 @@ def test_a_link_that_was_changed_or_has_ended_leads_nowhere(
     assert (found.inventory, found.a, found.b, found.until) == (inventory, 1, 2, until)
     ended = signing.dumps([inventory.pk, 1, 2, int(timezone.now().timestamp()) - 1], salt=cards.SALT)
     other = signing.dumps([inventory.pk, 1, 2, int(until.timestamp())], salt="another")
-    odd = [signing.dumps(what, salt=cards.SALT) for what in ("x", [1, 2, 3, 1e300], [10**6, 1, 2, int(until.timestamp())])]
+    odd = [
+        signing.dumps(what, salt=cards.SALT) for what in ("x", [1, 2, 3, 1e300], [10**6, 1, 2, int(until.timestamp())])
+    ]
     for wrong in (token[:-1], token + "x", "x" * 900, ended, other, *odd):
         assert Client().get(f"/cards/{wrong}/").status_code == 404
         with pytest.raises(NotFound):

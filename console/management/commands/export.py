@@ -22,7 +22,9 @@ class Command(ServiceCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         add_inventory(parser)
         parser.add_argument("kind", choices=[*export.KINDS, FROZEN])
-        parser.add_argument("file", help="….jsonl, ….csv, ….parquet, ….zip for all; - writes JSON lines to standard output")
+        parser.add_argument(
+            "file", help="….jsonl, ….csv, ….parquet, ….zip for all; - writes JSON lines to standard output"
+        )
         parser.add_argument("--release", type=int, help="a release's number; the newest by default")
 
     def run(self, **options: Any) -> None:
