@@ -30,18 +30,8 @@ def evaluate(
     encoder when a text has no vector yet. Raises Invalid for an unknown protocol, before the first fit, without
     judgements or where the protocol misses something.
     """
-    if protocol not in PROTOCOLS:
-        raise Invalid(
-            f"The protocol {protocol!r} is not here.", field="protocol", hint=f"Choose one of {', '.join(PROTOCOLS)}."
-        )
-    if labels not in LABELS:
-        raise Invalid(f"labels is {labels!r}.", field="labels", hint=f"Choose one of {', '.join(LABELS)}.")
     others = [name for name in dict.fromkeys(encoders) if name != inventory.encoder]
-    if others and protocol not in SIDE_BY_SIDE:
-        raise Invalid(
-            f"{protocol} rests on the inventory's own encoder.", field="encoder",
-            hint=f"Encoders are compared by {' and '.join(SIDE_BY_SIDE)}.",
-        )  # fmt: skip
+    _check(protocol, labels, others)
     if protocol == OVERVIEW:
         return overview(inventory).result
     data = evaluation_set(inventory)
@@ -83,6 +73,20 @@ def evaluate(
         **more,
         "rows": rows,
     }
+
+
+def _check(protocol: str, labels: str, others: Sequence[str]) -> None:
+    if protocol not in PROTOCOLS:
+        raise Invalid(
+            f"The protocol {protocol!r} is not here.", field="protocol", hint=f"Choose one of {', '.join(PROTOCOLS)}."
+        )
+    if labels not in LABELS:
+        raise Invalid(f"labels is {labels!r}.", field="labels", hint=f"Choose one of {', '.join(LABELS)}.")
+    if others and protocol not in SIDE_BY_SIDE:
+        raise Invalid(
+            f"{protocol} rests on the inventory's own encoder.", field="encoder",
+            hint=f"Encoders are compared by {' and '.join(SIDE_BY_SIDE)}.",
+        )  # fmt: skip
 
 
 def _rows(inventory: Inventory, protocol: str, data: EvaluationSet, labels: str) -> list[Row]:

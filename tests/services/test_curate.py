@@ -520,6 +520,7 @@ def test_a_collision_in_the_database_is_a_conflict(world: World, monkeypatch: py
 def test_the_headline_leaves_out_conversations_that_gave_an_example(world: World) -> None:
     before = score.headline(world.inventory)
     promote(world)
+    world.inventory.refresh_from_db()
     after = score.headline(world.inventory)
     relevant = sum(1 for turns in TALKS["talk-5"] if "cancel-order" in turns[1])
     assert before.needed_pairs - after.needed_pairs == relevant == 1

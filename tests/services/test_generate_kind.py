@@ -19,7 +19,7 @@ from console.models import (
     Spend,
 )
 from console.providers import content_digest, recorded
-from console.services import artifacts, fit, generate, limits, models_setting, refitting, run_kinds, run_work, runs
+from console.services import artifacts, generate, limits, models_setting, refitting, run_kinds, run_work, runs
 from console.services.actor import SYSTEM
 from console.services.errors import Conflict, Invalid
 from console.services.ingest_artifacts import import_artifacts
@@ -251,7 +251,7 @@ def test_a_first_fit_that_meets_another_release_is_tried_again(
             raise Conflict("Somebody was faster.")
         return real(*args, **more)
 
-    monkeypatch.setattr(fit, "refit", refit)
+    monkeypatch.setattr(refitting, "refit", refit)
     run = run_generate(world.inventory, {"artifacts": ["broken-parcel"]})
     assert run.result is not None
     assert (len(tries), run.result["fitted"]) == (3, ["broken-parcel"])
