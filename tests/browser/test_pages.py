@@ -269,7 +269,7 @@ def test_every_page_is_sound(
     options: dict[str, Any] = {"viewport": {"width": width, "height": height}, "color_scheme": theme}
     pages = {
         role: page_of(sample.by_role[role] if role else None, **options)
-        for role in ("", "viewer", "publisher", "admin")
+        for role in ("", "viewer", "reviewer", "author", "publisher", "admin")
     }
     wrong: list[str] = []
     for name, role, address in addresses(sample):

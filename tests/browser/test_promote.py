@@ -106,7 +106,7 @@ def test_promoting_works_without_scripts(sample: Sample, page_of: Callable[..., 
         page.locator(f"#turn-{state.pk}").get_by_role("button", name="Show example", exact=False).first.click()
     else:  # list → conversation → policy → Why → the same decision
         page.goto(f"{sample.home}/conversations/")
-        page.get_by_role("searchbox", name="Id, scenario").fill("sky-112")
+        page.get_by_role("searchbox", name="Words of a conversation").fill("sky-112")
         page.get_by_role("button", name="Search").click()
         page.get_by_role("link", name="sky-112", exact=True).click()
         page.locator("#rail-0").click()
