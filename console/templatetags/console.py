@@ -120,7 +120,7 @@ def percent(value: float | None, digits: int = 0) -> str:
 
 @register.filter
 def number(value: float | None, digits: int = 1) -> str:
-    return "–" if value is None else f"{float(value):.{int(digits)}f}"
+    return "–" if value is None or value == "" else f"{float(value):.{int(digits)}f}"
 
 
 @register.filter
