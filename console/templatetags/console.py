@@ -119,7 +119,7 @@ def percent(value: float | None, digits: int = 0) -> str:
 
 
 @register.filter
-def number(value: float | None, digits: int = 1) -> str:
+def number(value: float | str | None, digits: int = 1) -> str:
     return "–" if value is None or value == "" else f"{float(value):.{int(digits)}f}"
 
 
