@@ -11,9 +11,9 @@ register = template.Library()
 
 
 @register.filter
-def get(found: Mapping[str, Any] | None, key: str) -> Any:
+def get(found: Mapping[str, Any] | str | None, key: str) -> Any:
     """``found[key]``, or None."""
-    return None if found is None else found.get(key)
+    return found.get(key) if hasattr(found, "get") else None
 
 
 @register.filter
