@@ -13,7 +13,7 @@ register = template.Library()
 @register.filter
 def get(found: Mapping[str, Any] | str | None, key: str) -> Any:
     """``found[key]``, or None."""
-    return found.get(key) if hasattr(found, "get") else None
+    return found.get(key) if isinstance(found, Mapping) else None
 
 
 @register.filter
