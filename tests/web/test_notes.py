@@ -51,6 +51,9 @@ def test_on_every_kind_of_object(world: make.World, signed_in: Any) -> None:
             body = text(reviewer.get(page))
             assert f"look at this {kind} &lt;b&gt;again&lt;/b&gt;" in body, kind
             assert 'data-key="m"' in body
+            history = f"f=policy:is:{name}" if kind == "artifact" else f"object={name.replace('/', '%2F')}"
+            if kind != "conversation":  # its notes stand at its messages
+                assert f'/i/tiny/audit/?{history}" data-key="h"' in body, kind
         opened = reviewer.get(f"/i/tiny/notes/{note.public_id}/")
         assert opened.status_code == 302
         assert opened["Location"].endswith(f"#note-{note.public_id}")

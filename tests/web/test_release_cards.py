@@ -52,7 +52,7 @@ def test_who_may_let_it_go_live_and_who_did(waiting: make.World, signed_in: Any)
     assert "paul, <time" in text(viewer.get("/i/tiny/releases/"))
     assert "data-print" in page
     assert 'data-key="h"' not in page  # the audit is for reviewers
-    assert f'?f=release:is:{draft}"' in text(signed_in(waiting.reviewer).get(card))
+    assert f'/audit/?object={draft}" data-key="h"' in text(signed_in(waiting.reviewer).get(card))
 
 
 def test_a_link_shows_the_card_and_nothing_else(waiting: make.World, signed_in: Any) -> None:
