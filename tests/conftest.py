@@ -11,6 +11,7 @@ from django.db import connection
 from django.test import Client
 
 import sq_core.encoders
+from console.services import caches
 from tests import make
 from tests.fakes import FakeEncoder
 
@@ -43,9 +44,9 @@ def encoder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.fixture(autouse=True)
 def empty_caches(request: pytest.FixtureRequest) -> Iterator[None]:
     """Row numbers come again after a rollback: nothing cached under them may outlive a test."""
-    make.clear_caches()
+    caches.clear_all()
     yield
-    make.clear_caches()
+    caches.clear_all()
 
 
 @pytest.fixture

@@ -26,20 +26,10 @@ from console.models import (
 )
 from console.services import (
     accounts,
-    alerts,
     artifacts,
-    candidates_effect,
-    conversation_list,
     embed,
     inventories,
-    mine_log,
-    policy_rows,
     refitting,
-    runtime,
-    score,
-    table,
-    table_sample,
-    week,
 )
 from console.services.actor import SYSTEM, Actor, person
 from console.services.ingest_conversations import import_conversations
@@ -285,22 +275,6 @@ def signals(art: Artifact) -> list[str]:
     return list(
         Exemplar.objects.filter(artifact=art, polarity=Polarity.SIGNAL).order_by("id").values_list("text", flat=True)
     )
-
-
-def clear_caches() -> None:
-    """Forget what the process keeps under row numbers: tables, bundles, headlines, vectors of live turns."""
-    table.clear_caches()
-    table_sample.clear_caches()
-    mine_log._logs.clear()
-    candidates_effect._effects.clear()
-    alerts._estimates.clear()
-    runtime._bundles.clear()
-    score._headlines.clear()
-    conversation_list.clear_caches()
-    policy_rows.clear_caches()
-    week.clear_caches()
-    embed.turn_cache._rows.clear()
-    embed._whole.clear()
 
 
 def database_url(settings_dict: Mapping[str, Any]) -> str:

@@ -11,7 +11,7 @@ from django.utils.translation import get_language
 from console.models import Change, Heartbeat, Inventory, Note, Run, RunState, User
 from console.presenters import run_words, runs, schedules
 from console.presenters.changes import ChangeGroup, change_rows, grouped
-from console.services import alerts, heartbeat, notes, table
+from console.services import alerts, caches, heartbeat, notes
 from console.services.alerts import Drift, RecallEstimate
 from console.services.policy_rows import Row
 
@@ -73,13 +73,13 @@ class Activity:
     count: int
 
 
-_activities = table.Cache(64)
+_activities = caches.Cache(64)
 
 
 def activity(inventory: Inventory, reader: User, since: datetime | None) -> Activity:
     """What others changed since the reader signed in the time before; every change makes a release, so it is kept for one."""
     key = (inventory.pk, inventory.release, reader.pk, reader.technical_terms, since, get_language())
-    return table.committed(_activities, key, lambda: _read_activity(inventory, reader, since))
+    return caches.committed(_activities, key, lambda: _read_activity(inventory, reader, since))
 
 
 def _read_activity(inventory: Inventory, reader: User, since: datetime | None) -> Activity:

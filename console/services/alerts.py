@@ -23,7 +23,7 @@ from console.models import (
     Origin,
     Status,
 )
-from console.services import table, table_sample
+from console.services import caches, table, table_sample
 from console.services.inventories import point_as_read
 from console.services.runtime import runtime
 from console.services.score import outcomes_of_log
@@ -78,7 +78,7 @@ def recall_estimate(inventory: Inventory, *, now: datetime | None = None) -> Rec
     return _estimates.get(key, lambda: _estimate(inventory, number, states, conversations))
 
 
-_estimates = table.Cache(16)  # Home asks for it once a minute
+_estimates = caches.Cache(16)  # Home asks for it once a minute
 
 
 def _estimate(

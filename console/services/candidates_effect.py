@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from console.models import ClassifierVersion, Exemplar, OperatingPoint, Polarity
-from console.services import fit, table
+from console.services import caches, fit, table
 from sq_core.fitting import fit_classifier
 from sq_core.offset import choose_offset
 from sq_core.scoring import Pooling, cut_off
@@ -19,7 +19,7 @@ from sq_core.scoring import Pooling, cut_off
 TURNS = 2_000  # that an estimate looks at: whole conversations, spread over the log
 FITS = 200  # refits of one policy; of a version on many examples, whose fits take longer, fewer
 MANY = 60  # examples
-_effects = table.Cache(500)
+_effects = caches.Cache(500)
 Vectors = NDArray[np.float64]
 Float32 = NDArray[np.float32]
 

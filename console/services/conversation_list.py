@@ -26,7 +26,7 @@ from console.models import (
     Origin,
     StateView,
 )
-from console.services import embed, search, table
+from console.services import caches, embed, search, table
 from console.services.conversation_fields import FLAGS, fields, flags_on
 from console.services.filters import Asked, parse
 from console.services.revision import stamp
@@ -49,9 +49,9 @@ SORTS: dict[str, tuple[str, bool]] = {  # name -> column, descending
     "turns": ("user_turn_count", False),
 }
 NEVER_EMPTY = {"user_turn_count"}
-_counts = table.Cache(512)
-_vectors = table.Cache(5_000, most=128 * table.MEGABYTE, bytes_of=lambda v: v.cumulative.nbytes + v.turns.nbytes)
-_selected: WeakKeyDictionary[Bundle, table.Cache] = WeakKeyDictionary()
+_counts = caches.Cache(512)
+_vectors = caches.Cache(5_000, most=128 * caches.MEGABYTE, bytes_of=lambda v: v.cumulative.nbytes + v.turns.nbytes)
+_selected: WeakKeyDictionary[Bundle, caches.Cache] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -191,7 +191,7 @@ def _count(inventory: Inventory, asks: Wanted, rows: QuerySet[Conversation]) -> 
     """Up to one more than are counted; kept for a minute, so that leafing through does not count again."""
     minute = int(time.time() / 60)
     key = (inventory.pk, asks.q, tuple(asks.asked.encode()), *stamp(inventory), minute)
-    return table.committed(_counts, key, lambda: rows[: COUNTED + 1].count())
+    return caches.committed(_counts, key, lambda: rows[: COUNTED + 1].count())
 
 
 def rows_of(here: Here, conversations: Sequence[Conversation], q: str = "") -> list[Row]:
@@ -276,7 +276,7 @@ def _read_vectors(missing: Sequence[Conversation], centre: Centre) -> dict[int, 
 
 def _selected_now(here: Here, c: Conversation, vectors: ConversationVectors) -> list[str]:
     bundle = here.bundle
-    mine = _selected.setdefault(bundle, table.Cache(20_000))
+    mine = _selected.setdefault(bundle, caches.Cache(20_000))
 
     def work_out() -> list[str]:
         last = vectors
@@ -285,7 +285,7 @@ def _selected_now(here: Here, c: Conversation, vectors: ConversationVectors) -> 
         found = bundle.selected(last)
         return [f.artifact for f in sorted(found, key=lambda f: (-_over(f), f.artifact))]
 
-    return table.committed(mine, (c.pk, c.user_turn_count, c.digest), work_out)
+    return caches.committed(mine, (c.pk, c.user_turn_count, c.digest), work_out)
 
 
 def _over(fired: Any) -> float:
@@ -356,12 +356,6 @@ def _live_selected(ids: list[int]) -> dict[int, list[str]]:
         if key and fired:
             result[conversation].append(key)
     return result
-
-
-def clear_caches() -> None:
-    _counts.clear()
-    _vectors.clear()
-    _selected.clear()
 
 
 __all__ = ["FLAGS", "PAGE", "SORTS", "Page", "Row", "Wanted", "beside", "matching", "page", "wanted"]

@@ -1,12 +1,9 @@
 """Embed: texts to vectors, cached by content; query states to their views, and examples before anybody waits for them."""
 
 import logging
-import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Container, Iterator, Sequence
 from itertools import islice
-from typing import Any
 
 import numpy as np
 from django.conf import settings
@@ -15,6 +12,7 @@ from django.db.models import F, QuerySet
 from django.dispatch import Signal
 
 from console.models import Exemplar, Inventory, Message, QueryState, StateView, Vector
+from console.services import caches
 from console.services.errors import Unavailable
 from console.services.revision import lock_inventory
 from sq_core import conversation as log
@@ -127,38 +125,16 @@ def _pieces(items: Iterator[str], size: int) -> Iterator[list[str]]:
 
 
 # ------------------------------------------------------------------------------------------------- vectors of live turns
-class TurnCache:
-    """The newest vectors of texts seen by this process: a conversation's earlier turns are not embedded again.
-
-    A cache only: the encoder gives a text the same bits every time, so an answer is the same with it or without.
-    """
-
-    def __init__(self, size: int = 20_000) -> None:
-        self._size, self._lock = size, threading.Lock()
-        self._rows: OrderedDict[str, Vectors] = OrderedDict()
-
-    def get(self, key: str) -> Vectors | None:
-        with self._lock:
-            if key in self._rows:
-                self._rows.move_to_end(key)
-                return self._rows[key]
-            return None
-
-    def put(self, key: str, row: Vectors) -> None:
-        with self._lock:
-            self._rows[key] = row
-            while len(self._rows) > self._size:
-                self._rows.popitem(last=False)
-
-
-turn_cache = TurnCache()
+# Live turns: a conversation's earlier turns are not embedded again. The encoder gives a text the same bits every time, so an
+# answer is the same with it or without.
+_turns = caches.Cache(20_000)
 
 
 class CachingEncoder:
     """An encoder that asks the process's cache first; it stands in wherever an `Encoder` is taken."""
 
-    def __init__(self, inner: Encoder, cache: TurnCache = turn_cache) -> None:
-        self._inner, self._cache = inner, cache
+    def __init__(self, inner: Encoder) -> None:
+        self._inner = inner
 
     @property
     def id(self) -> str:
@@ -173,14 +149,14 @@ class CachingEncoder:
 
     def encode(self, texts: Sequence[str]) -> Vectors:
         keys = [vector_key(self.id, text) for text in texts]
-        found = {key: self._cache.get(key) for key in keys}
+        found = {key: _turns.peek(key) for key in keys}
         missing = {key: text for key, text in zip(keys, texts, strict=True) if found[key] is None}
         if missing:
             for key, row in zip(missing, self._inner.encode(list(missing.values())), strict=True):
                 found[key] = row
-                self._cache.put(key, row)
+                _turns.put(key, row)
         rows = [found[key] for key in keys]
-        return np.stack(rows) if rows else np.empty((0, self.dimension), dtype=np.float32)  # type: ignore[arg-type]
+        return np.stack(rows) if rows else np.empty((0, self.dimension), dtype=np.float32)
 
 
 # ---------------------------------------------------------------------------------------------------------- query states
@@ -271,14 +247,14 @@ def _store_views(inventory: Inventory, views: Sequence[StateView]) -> None:
 
 
 # -------------------------------------------------------------------------------------------------------------- examples
-_whole: dict[int, tuple[Any, ...]] = {}  # inventory -> encoder and revisions at which every example had its vector
+_whole = caches.Cache(1_000)  # inventory -> encoder and revisions at which every example had its vector
 
 
 def pending_examples(inventory: Inventory) -> list[str]:
     """The texts of examples in use that have no vector yet under the inventory's encoder."""
     fields = ("encoder_id", "release", "exemplar_revision")
     stamp = Inventory.objects.values_list(*fields).get(pk=inventory.pk)
-    if _whole.get(inventory.pk) == stamp:
+    if _whole.peek(inventory.pk) == stamp:
         return []
     rows = Exemplar.objects.promoted().filter(artifact__inventory=inventory).values_list("text", flat=True)
     keys = {vector_key(inventory.encoder_id, text): text for text in rows.iterator(chunk_size=PIECE)}
@@ -286,7 +262,7 @@ def pending_examples(inventory: Inventory) -> list[str]:
         for key in Vector.objects.filter(key__in=piece).values_list("key", flat=True):
             del keys[key]
     if not keys:
-        _whole[inventory.pk] = stamp
+        _whole.put(inventory.pk, stamp)
     return list(keys.values())
 
 

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from console.models import Evaluation
 from console.services import evaluation_pairs as packed
+from console.services.caches import Cache
 from console.services.errors import Invalid
 from console.services.evaluation_pages import ERRORS, Turn, rank_of, turns
 from console.services.evaluation_pairs import Pairs
-from console.services.table import Cache
 from sq_core.evaluation.calibration import scenario_draws
 from sq_core.evaluation.per_artifact import Spread, ratio, spread
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from console.models import Evaluation
-from console.services.table import Cache
+from console.services.caches import Cache
 
 FIRED, LEFT_OUT, RELEVANT, RELEVANT_RUNNING = 1, 2, 4, 8
 NEEDED = {"as-judged": RELEVANT, "running-max": RELEVANT_RUNNING}

@@ -3,12 +3,12 @@
 import numpy as np
 
 from console.models import ArtifactText, Centre
-from console.services import embed, table
+from console.services import caches, embed, table
 from sq_core import embedding
 from sq_core.artifact_text import artifact_text
 from sq_core.evaluation.fence import CentreLeakError, assert_centre_of_texts
 
-_proven: set[tuple[int, str]] = set()  # centres never change: each is looked at once in a process
+_proven = caches.Cache(1_000)  # centres never change: each is looked at once in a process
 
 
 def centre_of_texts(centre: Centre) -> embedding.Centre:
@@ -19,9 +19,9 @@ def centre_of_texts(centre: Centre) -> embedding.Centre:
     """
     core = table.core_centre(centre)
     seen = (centre.pk, core.digest)
-    if seen not in _proven and (vectors := _text_vectors(centre)) is not None:
+    if not _proven.peek(seen) and (vectors := _text_vectors(centre)) is not None:
         assert_centre_of_texts(core, vectors)
-        _proven.add(seen)
+        _proven.put(seen, True)
     return core
 
 

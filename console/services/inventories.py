@@ -9,7 +9,7 @@ from django.db import IntegrityError, transaction
 
 from console.models import Centre, Change, ClassWeight, GoLive, Inventory, OperatingPoint
 from console.models.inventory import KEY
-from console.services import audit, embed, table
+from console.services import audit, caches, embed
 from console.services.actor import Actor
 from console.services.errors import Invalid, Unavailable
 from console.services.revision import Revision, lock_inventory, revision
@@ -162,7 +162,7 @@ def current_point(inventory: Inventory) -> OperatingPoint:
     return OperatingPoint.objects.current().select_related("centre").get(inventory=inventory)
 
 
-_points = table.Cache(64)
+_points = caches.Cache(64)
 
 
 def point_as_read(inventory: Inventory, release: int | None = None) -> OperatingPoint:
@@ -173,7 +173,7 @@ def point_as_read(inventory: Inventory, release: int | None = None) -> Operating
     if not number:  # an inventory without a release: what is current is all there is
         return current_point(inventory)
     rows = OperatingPoint.objects.at(number).select_related("centre")
-    return table.committed(_points, (inventory.pk, number), lambda: rows.get(inventory=inventory))
+    return caches.committed(_points, (inventory.pk, number), lambda: rows.get(inventory=inventory))
 
 
 def new_point(

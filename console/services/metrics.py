@@ -15,7 +15,7 @@ from django.utils import timezone
 from numpy.typing import NDArray
 
 from console.models import ClassifierVersion, Conversation, Decision, Discovery, Judgement, Origin
-from console.services import table
+from console.services import caches
 from console.services.table_sample import is_long
 from console.services.workbench import FEW, Ground
 from sq_core.evaluation.metrics import Sweep, auprc
@@ -182,7 +182,7 @@ def _newest(ground: Ground) -> tuple[str, datetime | None]:
     return NOW, None
 
 
-_turns = table.Cache(64)
+_turns = caches.Cache(64)
 
 
 def _recorded(ground: Ground, zone: zoneinfo.ZoneInfo, basis: str, newest: datetime) -> list[Day]:
@@ -195,7 +195,7 @@ def _recorded(ground: Ground, zone: zoneinfo.ZoneInfo, basis: str, newest: datet
     rows = rows.annotate(day=TruncDate(at, tzinfo=zone))
     upto = timezone.now().replace(minute=0, second=0, microsecond=0) if is_long(ground.inventory) else newest
     key = (ground.inventory.pk, basis, zone.key, upto)
-    turns: dict[date, int] = table.committed(
+    turns: dict[date, int] = caches.committed(
         _turns, key, lambda: dict(rows.values_list("day").order_by().annotate(n=Count("pk")))
     )
     selected = Decision.objects.filter(artifact=ground.artifact, fired=True, discovery__in=rows.values("pk"))

@@ -21,7 +21,7 @@ from console.models import (
     RunItem,
     StateView,
 )
-from console.services import fit, table
+from console.services import caches, fit, table
 from console.services.actor import for_run
 from console.services.fit import Basis
 from console.services.inventories import current_point
@@ -30,7 +30,7 @@ from console.services.mine_scope import judge_of, scope_of
 from sq_core.conversation import RENDERER_VERSION
 from sq_core.mining_arrays import JudgedTurns
 
-_logs = table.Cache(2)
+_logs = caches.Cache(2)
 SCORES_BYTES = 64 * 2**20  # scores of one pass held at a time
 KEPT_S = 600.0  # a run reads an artifact's labels once, though others judge meanwhile; retried later, again
 
@@ -42,7 +42,7 @@ class Log:
 
     turns: JudgedTurns
     keys: NDArray[np.bytes_]
-    scores: table.Cache = field(default_factory=lambda: table.Cache(2))
+    scores: caches.Cache = field(default_factory=lambda: caches.Cache(2))
 
     def codes_of(self, keys: Sequence[str]) -> NDArray[np.intp]:
         """Text codes of those keys that occur in the log."""

@@ -13,7 +13,7 @@ from console import providers
 from console.models import ArtifactText, Guideline, Inventory, ModelProvider, ModelRole, ModelSetting, Rubric, Status
 from console.providers import BatchModel, ChatModel, ProviderError, recorded
 from console.providers.keys import KEY_HINT, KEY_NAME, secret
-from console.services import audit, table
+from console.services import audit, caches
 from console.services.actor import Actor
 from console.services.errors import Invalid, NotFound, Unavailable
 from console.services.inventories import KEEP, _Keep
@@ -56,13 +56,13 @@ def get_model(inventory: Inventory, role: str) -> ModelSetting:
     return row
 
 
-_samples = table.Cache(64)
+_samples = caches.Cache(64)
 
 
 def _of_the_sample(inventory: Inventory) -> bool:
     """Whether the recorded models know its policies; only a release changes their texts."""
     key = (inventory.pk, inventory.release)
-    return table.committed(_samples, key, lambda: _knows_texts(inventory))
+    return caches.committed(_samples, key, lambda: _knows_texts(inventory))
 
 
 def _knows_texts(inventory: Inventory) -> bool:

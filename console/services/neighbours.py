@@ -20,10 +20,11 @@ from console.models import (
     Status,
 )
 from console.services import table, workbench
+from console.services.caches import Cache
 from console.services.errors import Invalid
 from console.services.impact import state_texts
 from console.services.inventories import current_point
-from console.services.table import Cache, StateTable
+from console.services.table import StateTable
 from console.services.workbench import Ground, winning_view
 from sq_core.evaluation.baselines import linear, max_over_views, pooled_views
 from sq_core.scoring import Pooling, ViewTable, cut_off, margin

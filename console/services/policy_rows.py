@@ -27,7 +27,7 @@ from console.models import (
     Source,
     Status,
 )
-from console.services import fit, impact, table
+from console.services import caches, fit, impact, table
 from console.services.inventories import current_point
 from console.services.revision import stamp
 from console.services.runtime import runtime
@@ -85,7 +85,7 @@ class Row:
 
 
 # ------------------------------------------------------------------------------------------------------------------ rows
-_held = table.Cache(16)
+_held = caches.Cache(16)
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def read(inventory: Inventory, *, fresh: bool = False) -> Read:
         inventory = Inventory.objects.select_related("judge").get(pk=inventory.pk)
     days = week(inventory)
     key = (inventory.pk, *stamp(inventory), inventory.judge_id, inventory.target_recall, days.at)
-    return table.committed(_held, key, lambda: _read(inventory, days))
+    return caches.committed(_held, key, lambda: _read(inventory, days))
 
 
 def _read(inventory: Inventory, days: Week) -> Read:
@@ -353,8 +353,3 @@ def _fired(inventory: Inventory, point: OperatingPoint, bundle: Bundle) -> list[
         assert classifier is not None  # noqa: S101  # only fitted ones
         found.append(table.margins_of(classifier, states, pooling) > cut_off(point.theta, classifier.offset))
     return found
-
-
-def clear_caches() -> None:
-    _near.clear()
-    _held.clear()

@@ -22,7 +22,7 @@ from console.models import (
     Release,
     Status,
 )
-from console.services import table
+from console.services import caches, table
 from console.services.inventories import point_record
 from console.services.releases import get_release
 from console.services.table_sample import Sample, is_long, page_table
@@ -89,7 +89,7 @@ class ReleaseDiff:
         return not (self.versions or self.settings or self.dependencies or self.texts or self.pins or self.point)
 
 
-_diffs = table.Cache(32)
+_diffs = caches.Cache(32)
 
 
 def diff(inventory: Inventory, a: int, b: int) -> ReleaseDiff:
@@ -98,7 +98,7 @@ def diff(inventory: Inventory, a: int, b: int) -> ReleaseDiff:
     Neither release changes any more: it is kept, of a short log until the log grows.
     """
     log = None if is_long(inventory) else inventory.log_revision
-    return table.committed(_diffs, (inventory.pk, a, b, log), lambda: _diff(inventory, a, b))
+    return caches.committed(_diffs, (inventory.pk, a, b, log), lambda: _diff(inventory, a, b))
 
 
 def _diff(inventory: Inventory, a: int, b: int) -> ReleaseDiff:

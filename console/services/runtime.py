@@ -27,7 +27,7 @@ from console.models import (
     Release,
     Status,
 )
-from console.services import embed, table, table_sample
+from console.services import caches, embed, table, table_sample
 from console.services.errors import NotFound
 from sq_core import bundle as core
 from sq_core import embedding
@@ -38,7 +38,7 @@ from sq_core.pins import PinState
 from sq_core.session import ConversationVectors
 
 ReleaseName = Literal["live", "draft"] | int
-_bundles = table.Cache(16)
+_bundles = caches.Cache(16)
 
 
 def release_number(inventory: Inventory, release: ReleaseName) -> int:

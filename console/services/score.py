@@ -23,7 +23,7 @@ from console.models import (
     Origin,
     QueryState,
 )
-from console.services import embed, fit, served, table, table_sample
+from console.services import caches, embed, fit, served, table, table_sample
 from console.services.actor import Actor
 from console.services.errors import Invalid, ServiceError, Unavailable
 from console.services.ingest_conversations import grow_conversation
@@ -318,7 +318,7 @@ class Headline:
     decided_pairs: int = 0  # of the needed ones: by people's decision, the others by the judge
 
 
-_headlines = table.Cache(16)
+_headlines = caches.Cache(16)
 
 
 def headline(inventory: Inventory, release: ReleaseName = "draft") -> Headline:

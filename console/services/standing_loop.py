@@ -11,7 +11,7 @@ from django.db import transaction
 from django.db.models import Avg
 
 from console.models import Conversation, Inventory, RunKind, Schedule
-from console.services import schedules, table
+from console.services import caches, schedules
 from console.services.actor import Actor
 from console.services.run_kinds import KINDS, MODEL_OF
 
@@ -55,11 +55,11 @@ def steps(inventory: Inventory) -> list[Step]:
 def _random_part(inventory: Inventory) -> Json:
     """Whole chats of the last day, as many as hold about a hundred turns: their turns are a random part of the day's."""
     key = (inventory.pk, inventory.log_revision)
-    turns = table.committed(_lengths, key, lambda: _length(inventory))
+    turns = caches.committed(_lengths, key, lambda: _length(inventory))
     return {"since": "1d", "sample": {"unit": "conversation", "n": max(1, round(RANDOM_TURNS / (turns or 5.0)))}}
 
 
-_lengths = table.Cache(64)
+_lengths = caches.Cache(64)
 
 
 def _length(inventory: Inventory) -> float | None:

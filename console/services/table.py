@@ -3,15 +3,11 @@
 Each cache key holds the revision numbers that every write to its material bumps, so that no process can show a stale table.
 """
 
-import threading
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from django.db import transaction
 from django.db.models import Q, QuerySet
 from numpy.typing import NDArray
 
@@ -27,7 +23,7 @@ from console.models import (
     OperatingPoint,
     StateView,
 )
-from console.services import decided, embed
+from console.services import caches, decided, embed
 from sq_core import embedding
 from sq_core.classifier import Classifier
 from sq_core.conversation import RENDERER_VERSION
@@ -36,106 +32,16 @@ from sq_core.scoring import Pooling, ViewTable, state_margins
 if TYPE_CHECKING:
     from console.services.table_sample import Sample
 
-T = TypeVar("T")
-
-
-class Cache:
-    """A small thread-safe LRU; who asks for a value that another thread is building waits for that one.
-
-    Inside a transaction nobody waits: the builder may need what the transaction has locked.
-
-    It holds at most ``size`` values and, where ``bytes_of`` weighs them, at most ``most`` bytes: a long log must not fill
-    the memory with what nobody asks for any more. The newest value is always kept.
-    """
-
-    def __init__(self, size: int, *, most: int = 0, bytes_of: Callable[[Any], int] = lambda value: 0) -> None:
-        self._size, self._most, self._bytes_of, self._lock = size, most, bytes_of, threading.Lock()
-        self._rows: OrderedDict[Hashable, Any] = OrderedDict()
-        self._bytes = 0
-        self._builders: dict[Hashable, threading.RLock] = {}  # one for each value being built
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def get(self, key: Hashable, build: Callable[[], T]) -> T:
-        with self._lock:
-            if key in self._rows:
-                self._rows.move_to_end(key)
-                return cast("T", self._rows[key])
-        with self._building(key):
-            with self._lock:
-                if key in self._rows:
-                    return cast("T", self._rows[key])
-            return self._keep(key, build())
-
-    @contextmanager
-    def _building(self, key: Hashable) -> Iterator[None]:
-        if transaction.get_connection().in_atomic_block:
-            yield
-            return
-        with self._lock:
-            builder = self._builders.setdefault(key, threading.RLock())
-        with builder:
-            try:
-                yield
-            finally:
-                with self._lock:
-                    self._builders.pop(key, None)
-
-    def _keep(self, key: Hashable, value: T) -> T:
-        with self._lock:
-            if key in self._rows:
-                self._bytes -= self._bytes_of(self._rows.pop(key))
-            self._rows[key] = value
-            self._bytes += self._bytes_of(value)
-            while len(self._rows) > self._size or (self._bytes > self._most and len(self._rows) > 1):
-                self._bytes -= self._bytes_of(self._rows.popitem(last=False)[1])
-        return value
-
-    def peek(self, key: Hashable) -> Any:
-        """What is held under the key, or None."""
-        with self._lock:
-            if key in self._rows:
-                self._rows.move_to_end(key)
-            return self._rows.get(key)
-
-    def put(self, key: Hashable, value: Any) -> None:
-        self._keep(key, value)
-
-    def renew(self, key: Hashable, build: Callable[[T | None], T]) -> T:
-        """What ``build`` makes of the value held under the key (None where there is none), held in its place."""
-        with self._building(key):
-            with self._lock:
-                held = cast("T | None", self._rows.get(key))
-            return self._keep(key, build(held))
-
-    def clear(self) -> None:
-        with self._lock:
-            self._rows.clear()
-            self._bytes = 0
-
-
-def committed(cache: Cache, key: Hashable, build: Callable[[], T]) -> T:
-    """From the cache, but not inside a transaction: what it has written may never come to be."""
-    return build() if transaction.get_connection().in_atomic_block else cache.get(key, build)
-
-
-MEGABYTE = 2**20
-_tables = Cache(
-    4, most=1024 * MEGABYTE, bytes_of=lambda table: table.views.cumulative.nbytes + table.views.turns.nbytes
+_tables = caches.Cache(
+    4, most=1024 * caches.MEGABYTE, bytes_of=lambda table: table.views.cumulative.nbytes + table.views.turns.nbytes
 )
-_labels = Cache(
-    16, most=256 * MEGABYTE, bytes_of=lambda read: sum(2 * mine.score.nbytes for mine in read.labels.values())
+_labels = caches.Cache(
+    16, most=256 * caches.MEGABYTE, bytes_of=lambda read: sum(2 * mine.score.nbytes for mine in read.labels.values())
 )
-_texts = Cache(16)
-_decisions = Cache(16)
-_scenarios = Cache(2_000)
-_margins = Cache(5_000, most=512 * MEGABYTE, bytes_of=lambda margins: margins.nbytes)
-
-
-def clear_caches() -> None:
-    for cache in (_tables, _labels, _texts, _decisions, _scenarios, _margins):
-        cache.clear()
+_texts = caches.Cache(16)
+_decisions = caches.Cache(16)
+_scenarios = caches.Cache(2_000)
+_margins = caches.Cache(5_000, most=512 * caches.MEGABYTE, bytes_of=lambda margins: margins.nbytes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -300,7 +206,7 @@ def scenarios_of(version: ClassifierVersion) -> frozenset[str]:
     ids = tuple(row["id"] for row in version.exemplars)
     rows = Exemplar.objects.filter(pk__in=ids, origin__isnull=False)
     names = rows.values_list("origin__conversation__scenario", flat=True)
-    return committed(_scenarios, ids, lambda: frozenset(names))
+    return caches.committed(_scenarios, ids, lambda: frozenset(names))
 
 
 # -------------------------------------------------------------------------------------------------------------- margins
@@ -389,7 +295,7 @@ class _Read:
 def current_texts(inventory: Inventory) -> dict[int, int]:
     """Artifact id per id of a text that reads as its current one; only a release changes them."""
     rows = ArtifactText.objects.as_now().filter(artifact__inventory=inventory).values_list("pk", "artifact_id")
-    return committed(_texts, (inventory.pk, inventory.release), lambda: dict(rows))
+    return caches.committed(_texts, (inventory.pk, inventory.release), lambda: dict(rows))
 
 
 def _read_labels(inventory: Inventory, table: StateTable, texts: dict[int, int], held: _Read | None) -> _Read:
@@ -442,4 +348,4 @@ def _read_labels(inventory: Inventory, table: StateTable, texts: dict[int, int],
 
 def _decisions_of(inventory: Inventory) -> dict[tuple[int, int], bool]:
     key = (inventory.pk, inventory.label_revision, inventory.release)
-    return committed(_decisions, key, lambda: decided.rows(inventory))
+    return caches.committed(_decisions, key, lambda: decided.rows(inventory))

@@ -16,7 +16,7 @@ from django.db.models import Q
 from numpy.typing import NDArray
 
 from console.models import Centre, Inventory, JudgeKind, Judgement, OperatingPoint, QueryState, StateView
-from console.services import embed, table
+from console.services import caches, embed, table
 from sq_core import embedding
 from sq_core.conversation import RENDERER_VERSION
 from sq_core.session import ConversationVectors
@@ -24,35 +24,28 @@ from sq_core.session import ConversationVectors
 JUDGED = 2_000  # newest judged turns of the policies in question, shared among them
 LEAST = 100  # of each of them all the same
 TURNS = 10_000  # turns of each kind at most: of very long conversations some are left out
-MEGABYTE = 2**20
 _JUDGED_ROW = np.dtype([("state", "i8"), ("score", "i1"), ("human", "?")])
 
-_samples = table.Cache(
+_samples = caches.Cache(
     256,
-    most=512 * MEGABYTE,
+    most=512 * caches.MEGABYTE,
     bytes_of=lambda held: held.table.views.cumulative.nbytes + held.table.views.turns.nbytes,
 )
-_judged = table.Cache(2_000, most=64 * MEGABYTE, bytes_of=lambda found: found.nbytes)
-_sizes = table.Cache(256)
-_long: set[int] = set()  # a log does not get shorter
-
-
-def clear_caches() -> None:
-    for cache in (_samples, _judged, _sizes):
-        cache.clear()
-    _long.clear()
+_judged = caches.Cache(2_000, most=64 * caches.MEGABYTE, bytes_of=lambda found: found.nbytes)
+_sizes = caches.Cache(256)
+_long = caches.Cache(1_000)  # a log does not get shorter
 
 
 def is_long(inventory: Inventory) -> bool:
     """Whether the inventory's log has more scored turns than pages score whole (`WHOLE_LOG_TURNS`)."""
-    if inventory.pk in _long:
+    if _long.peek(inventory.pk):
         return True
     most = settings.WHOLE_LOG_TURNS
     rows = StateView.objects.filter(state__conversation__inventory=inventory, encoder_id=inventory.encoder_id)
     key = (inventory.pk, inventory.log_revision, most)
-    found = table.committed(_sizes, key, lambda: bool(rows[most : most + 1].values_list("pk")))
+    found = caches.committed(_sizes, key, lambda: bool(rows[most : most + 1].values_list("pk")))
     if found:
-        _long.add(inventory.pk)
+        _long.put(inventory.pk, True)
     return found
 
 
@@ -146,7 +139,7 @@ def judged_of(inventory: Inventory, artifact: int) -> NDArray[Any]:
     person's. Kept until somebody judges again."""
     texts = tuple(pk for pk, owner in table.current_texts(inventory).items() if owner == artifact)
     key = (artifact, texts, inventory.judge_id, inventory.label_revision)
-    return table.committed(_judged, key, lambda: _read_judged(inventory, texts))
+    return caches.committed(_judged, key, lambda: _read_judged(inventory, texts))
 
 
 def _read_judged(inventory: Inventory, texts: Sequence[int]) -> NDArray[Any]:

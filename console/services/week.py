@@ -12,10 +12,10 @@ from django.db.models import Count, Q, QuerySet
 from django.utils import timezone
 
 from console.models import ArtifactText, Decision, Discovery, Inventory, Judgement, Origin
-from console.services import table
+from console.services import caches
 
 DAYS, FRESH_S = 7, 300
-_weeks = table.Cache(64)
+_weeks = caches.Cache(64)
 
 
 @dataclass(frozen=True)
@@ -35,10 +35,6 @@ def week(inventory: Inventory) -> Week:
     key = (inventory.pk, inventory.judge_id, int(time.time() / FRESH_S))
     found: Week = _weeks.get(key, lambda: _read(inventory))
     return found
-
-
-def clear_caches() -> None:
-    _weeks.clear()
 
 
 def _read(inventory: Inventory) -> Week:

@@ -21,7 +21,7 @@ from console.models import (
     Release,
     ReleaseActivation,
 )
-from console.services import table
+from console.services import caches, table
 from console.services.errors import NotFound
 from console.services.inventories import point_as_read
 from console.services.revision import stamp
@@ -248,7 +248,7 @@ def explain(
     return why
 
 
-_terms = table.Cache(256)
+_terms = caches.Cache(256)
 
 
 def _terms_of(
@@ -260,7 +260,7 @@ def _terms_of(
         found = exemplar_terms(version, table.core_centre(version.centre))
         return found, exemplar_origin([row["public_id"] for row in version.exemplars])
 
-    return table.committed(_terms, (version.pk, *stamp(inventory)), read)
+    return caches.committed(_terms, (version.pk, *stamp(inventory)), read)
 
 
 def _take_outcome(why: Why, outcome: Outcome) -> None:

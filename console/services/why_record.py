@@ -20,7 +20,7 @@ from console.models import (
     QueryState,
     Release,
 )
-from console.services import table
+from console.services import caches
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def version_span(artifact: Artifact, number: int | None) -> Span | None:
     return span_of(artifact.inventory, version) if version is not None else None
 
 
-_spans = table.Cache(2_000)
+_spans = caches.Cache(2_000)
 
 
 def span_of(inventory: Inventory, version: ClassifierVersion) -> Span:
@@ -136,7 +136,7 @@ def span_of(inventory: Inventory, version: ClassifierVersion) -> Span:
         at = dict(Release.objects.filter(inventory=inventory, number__in=ends).values_list("number", "at"))
         return Span(version.from_release, at[version.from_release], at.get(ends[-1]) if len(ends) > 1 else None)
 
-    return table.committed(_spans, (version.pk, version.to_release), read)
+    return caches.committed(_spans, (version.pk, version.to_release), read)
 
 
 def exemplar_origin(public_ids: Sequence[str]) -> dict[str, tuple[str, str, int]]:

@@ -6,7 +6,7 @@ from django.db.models import Count, Max
 
 from console.models import Inventory, Judge, Judgement, QueueKind, ReviewAnswer
 from console.services import agreement
-from console.services.table import Cache, committed
+from console.services.caches import Cache, committed
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from django.db.models import QuerySet
 from numpy.typing import NDArray
 
 from console.models import Artifact, Change, Exemplar, ExemplarStatus, FitSet, Polarity, Source
-from console.services import embed, fit, table
+from console.services import caches, embed, fit, table
 from console.services.filters import Extent, extent
 from console.services.workbench import Ground
 from sq_core import embedding
@@ -24,7 +24,7 @@ EXACT = 60  # examples up to which each is left out of a fit of its own: beyond,
 PAGE = 100  # rows of each list at once
 _AT_ONCE = 512
 _PLACE = re.compile(r"([01])_(-?(?:inf|[0-9]{1,9}(?:\.[0-9]{1,20})?(?:e-?[0-9]{1,3})?))_(-?[0-9]{1,18})")
-_left_out = table.Cache(500)
+_left_out = caches.Cache(500)
 
 
 @dataclass(frozen=True)

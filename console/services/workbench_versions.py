@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from console.models import Change, ClassifierVersion, Exemplar, OperatingPoint, Polarity
-from console.services import fit, impact, rolling_back, table
+from console.services import caches, fit, impact, rolling_back, table
 from console.services.errors import Invalid, NotFound
 from console.services.impact import Impact
 from console.services.revision import stamp
@@ -197,7 +197,7 @@ def get_version(ground: Ground, number: int) -> ClassifierVersion:
     return found
 
 
-_diffs = table.Cache(64)
+_diffs = caches.Cache(64)
 
 
 def version_diff(ground: Ground, a: int, b: int) -> VersionDiff:
@@ -207,7 +207,7 @@ def version_diff(ground: Ground, a: int, b: int) -> VersionDiff:
     states = ground.basis.states.key if ground.basis is not None else ()
     inventory = ground.inventory  # a version never changes; its effect stands on the log, the labels and the release
     key = (ground.artifact.pk, a, b, states, inventory.judge_id, *stamp(inventory))
-    return table.committed(_diffs, key, lambda: _diff(ground, a, b))
+    return caches.committed(_diffs, key, lambda: _diff(ground, a, b))
 
 
 def _diff(ground: Ground, a: int, b: int) -> VersionDiff:

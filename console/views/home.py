@@ -13,8 +13,8 @@ from console.models import Inventory, Role
 from console.permissions import Request, require, wants_part
 from console.presenters import home as cards_of
 from console.presenters import tour
+from console.services import caches, score
 from console.services import policy_rows as rows_of
-from console.services import score, table
 from console.services.errors import ServiceError
 from console.services.revision import stamp
 
@@ -27,13 +27,13 @@ def _watch(request: Request, inventory: Inventory) -> Any:
     return cards_of.watch(_rows(inventory))
 
 
-_held = table.Cache(16)
+_held = caches.Cache(16)
 
 
 def _rows(inventory: Inventory) -> list[rows_of.Row]:
     """Every policy; two cards read them, once a minute, and nothing of theirs changes but with these numbers."""
     key = (inventory.pk, *stamp(inventory), inventory.judge_id, inventory.target_recall)
-    return table.committed(_held, key, lambda: rows_of.read(inventory, fresh=True).rows)
+    return caches.committed(_held, key, lambda: rows_of.read(inventory, fresh=True).rows)
 
 
 def _activity(request: Request, inventory: Inventory) -> Any:

@@ -14,6 +14,7 @@ from playwright.sync_api import Page, expect
 from console.models import Change, EncoderMigration, Evaluation, Evidence, EvidenceOrigin, ReviewQueue, Run, Upload
 from console.services import (
     artifacts,
+    caches,
     cards,
     curate,
     evidence,
@@ -32,7 +33,6 @@ from console.services.review_build import Asked
 from tests.browser.conftest import Sample, keep_database, restore_database, sample_now
 from tests.conftest import ROOT
 from tests.evidence_toy import SQ, trace_bundle
-from tests.make import clear_caches
 
 pytestmark = [pytest.mark.minilm, pytest.mark.timeout(900)]
 SCREENSHOTS = ROOT / "var" / "screenshots"
@@ -240,7 +240,7 @@ def lived_file(
         restore_database(sample_file)
         lived_in(sample_now())
         keep_database(path)
-        clear_caches()
+        caches.clear_all()
     return path
 
 
@@ -250,7 +250,7 @@ def lived(lived_file: Path | None, sample: Sample) -> Sample:
         lived_in(sample)
         return sample
     restore_database(lived_file)
-    clear_caches()
+    caches.clear_all()
     return sample_now()
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from console.models import Centre, Change, ClassifierVersion, Exemplar, Inventory, Release
-from console.services import artifacts, fit, refitting, table
+from console.services import artifacts, caches, fit, refitting, table
 from console.services.actor import SYSTEM
 from console.services.errors import Conflict
 from console.services.revision import revision
@@ -53,7 +53,7 @@ def archive_one(world: World) -> None:
 def test_the_others_stay_bit_for_bit(world: World, act: object) -> None:
     before = everything(world)
     act(world)  # type: ignore[operator]
-    table.clear_caches()  # nothing may come from what was kept in memory
+    caches.clear_all()  # nothing may come from what was kept in memory
     after = everything(world)
     for key in ("cancel-order", "change-order"):
         assert before[key][:4] == after[key][:4], key

@@ -24,6 +24,7 @@ from console.models import (
     Vector,
 )
 from console.services import (
+    caches,
     calibrate,
     conversations,
     curate,
@@ -33,7 +34,6 @@ from console.services import (
     refitting,
     review_queues,
     settings_general,
-    table,
 )
 from console.services.actor import SYSTEM, person
 from console.services.conversation_list import Wanted, matching
@@ -162,7 +162,7 @@ def test_words_that_others_said_too_keep_their_vectors(world: make.World) -> Non
     make.conversation(world.inventory, "twin", [turn for turn, _ in make.TALKS["talk-5"]])
     embed.embed_states(world.inventory)
     erase(world, "talk-5")
-    table.clear_caches()
+    caches.clear_all()
     views = StateView.objects.filter(state__conversation__external_id="twin")
     keys = {key for pair in views.values_list("cumulative_key", "turn_key") for key in pair}
     assert len(keys) >= 3

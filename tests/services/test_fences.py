@@ -14,17 +14,12 @@ from tests.make import World
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture(autouse=True)
-def unproven(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fences, "_proven", set())
-
-
 def test_the_first_fit_says_what_its_centre_is_made_of(world: World) -> None:
     centre = Centre.objects.get(inventory=world.inventory)
     assert centre.texts is not None
     assert len(centre.texts) == centre.artifact_count == 3
     assert fences.centre_of_texts(centre).digest == centre.digest
-    assert fences._proven == {(centre.pk, centre.digest)}
+    assert fences._proven.peek((centre.pk, centre.digest))
 
 
 def test_a_centre_that_a_conversation_went_into_stops_evaluation_and_calibration(world: World) -> None:

@@ -10,6 +10,7 @@ from django.test.utils import CaptureQueriesContext
 from console.models import Centre, ClassifierVersion, Exemplar, Inventory, Polarity
 from console.services import (
     authoring,
+    caches,
     curate,
     fit,
     inventories,
@@ -311,7 +312,7 @@ def test_the_list_of_versions_asks_as_often_for_six_as_for_two(
     world: World,
 ) -> None:
     def asked() -> int:
-        table.clear_caches()
+        caches.clear_all()
         found = ground(world)
         _ = found.pins, found.labels
         with CaptureQueriesContext(connection) as captured:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from console.models import Conversation, Decision, Discovery, Role
+from console.services import caches
 from sq_core import load_bundle
 from tests import make
 from tests.fakes import FakeEncoder
@@ -62,7 +63,7 @@ def test_the_same_bytes_with_and_without_session_and_on_a_retry(viewer: Api) -> 
     with_session = [viewer("POST", "/discover", {"messages": TALK, "session": "chat-1"}) for _ in range(2)]
     shorter = viewer("POST", "/discover", {"messages": TALK[:1], "session": "chat-1"})
     other = viewer("POST", "/discover", {"messages": TALK, "session": "chat-1"})
-    make.clear_caches()  # as a server that has just started
+    caches.clear_all()  # as a server that has just started
     cold = viewer("POST", "/discover", {"messages": TALK})
     assert {timeless(reply.content) for reply in (plain, *with_session, other, cold)} == {timeless(plain.content)}
     assert timeless(shorter.content) != timeless(plain.content)

@@ -23,7 +23,7 @@ from console.models import (
     Release,
     Source,
 )
-from console.services import artifacts, authoring, curate, embed, fit, inventories, refitting, workbench
+from console.services import artifacts, authoring, caches, curate, embed, fit, inventories, refitting, workbench
 from console.services import policy_list as rows_of
 from console.services import week as week_of
 from console.services.actor import SYSTEM
@@ -215,7 +215,7 @@ def test_the_last_seven_days_that_have_data(world: make.World) -> None:
             inventory=world.inventory, conversation=f"old{number}", user_turn=0, release=1, theta=0, encoder_id="x",
             origin=Origin.LIVE, at=timezone.now() - timedelta(days=100 + number),
         )  # fmt: skip
-    week_of.clear_caches()
+    caches.clear_all()
     again = week_of.week(world.inventory)
     assert (again.days, again.turns) == (7, 8)
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from console.services import embed, similar, table
+from console.services import caches, embed, similar, table
 from console.services.inventories import current_point
 from tests import make
 from tests.fakes import FakeEncoder
@@ -56,7 +56,7 @@ def test_time_is_bounded_and_how_far_it_came_is_said(
     monkeypatch.setattr(similar, "SMALL", 0)
     monkeypatch.setattr(similar, "CHUNK", 5)
     monkeypatch.setattr(similar, "SECONDS", -1.0)
-    table.clear_caches()
+    caches.clear_all()
     found = similar.to_text(world.inventory, "cancel")
     assert (found.searched, found.total, len(found.rows)) == (5, 12, 5)
     assert "The newest 5 of 12" in signed_in(world.viewer).get(PAGE, {"q": "cancel"}).content.decode()
