@@ -113,14 +113,14 @@ def minus(value: float | None, other: float | None) -> float | None:
 
 
 @register.filter
-def percent(value: float | str | None, digits: int = 0) -> str:
+def percent(value: float | None, digits: int = 0) -> str:
     """A share 0..1 as ``93 %`` (with a no-break space)."""
-    return "–" if value is None or value == "" else f"{100 * float(value):.{int(digits)}f}\u00a0%"
+    return "–" if value is None else f"{100 * float(value):.{int(digits)}f}\u00a0%"
 
 
 @register.filter
-def number(value: float | str | None, digits: int = 1) -> str:
-    return "–" if value is None or value == "" else f"{float(value):.{int(digits)}f}"
+def number(value: float | None, digits: int = 1) -> str:
+    return "–" if value is None else f"{float(value):.{int(digits)}f}"
 
 
 @register.filter

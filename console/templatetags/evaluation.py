@@ -11,9 +11,9 @@ register = template.Library()
 
 
 @register.filter
-def get(found: Mapping[str, Any] | str | None, key: str) -> Any:
+def get(found: Mapping[str, Any], key: str) -> Any:
     """``found[key]``, or None."""
-    return found.get(key) if isinstance(found, Mapping) else None
+    return found.get(key)
 
 
 @register.filter

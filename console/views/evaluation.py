@@ -11,7 +11,7 @@ from console.models import Evaluation, Inventory, Role, RunKind
 from console.permissions import Request, actor_of, refused, require, wants_part
 from console.presenters import evaluation as shown
 from console.presenters import figures_evaluation as figures
-from console.presenters import labels
+from console.presenters import labels, run_words
 from console.presenters.runs import nobody_works
 from console.services import evaluation_compare as comparing
 from console.services import evaluation_pages as service
@@ -40,7 +40,7 @@ def evaluations(request: Request, inventory: Inventory) -> HttpResponse:
     technical = request.user.technical_terms
     context: dict[str, Any] = {
         "rows": [
-            {"run": run, "evaluation": kept, "table": labels.protocol(run.params.get("protocol", "")),
+            {"run": run, "evaluation": kept, "table": run_words.scope(run.kind, run.scope, run.params),
              "state": labels.RUN_STATES[run.state].text(technical=technical), "overview": run.params.get("protocol") == OVERVIEW}
             for run, kept in found.rows
         ],
