@@ -41,6 +41,15 @@
     if (event.target.closest?.("[data-to-policy]")) leaving = document.querySelector("[data-group]") ?? document.body;
   });
 
+  // Until it is there a key would decide about the one that is being left.
+  document.addEventListener(
+    "keydown",
+    (event) => {
+      if (leaving && event.key !== "Tab" && document.querySelector("#cand[aria-busy]")) event.stopPropagation();
+    },
+    true,
+  );
+
   document.addEventListener("console:swapped", () => {
     const arrived = document.querySelector("[data-group]");
     if (leaving && arrived && arrived !== leaving) {

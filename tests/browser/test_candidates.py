@@ -129,7 +129,9 @@ def test_four_hundred_over_all_policies_with_at_most_120_keys(
         expect(page.locator("#cand[aria-busy]")).to_have_count(0)
 
     for number in range(policies):
-        press("]")
+        with page.expect_response(lambda response: response.request.method == "GET" and "policy=" in response.url):
+            press("]")
+        expect(page.locator("#cand[aria-busy]")).to_have_count(0)
         expect(page.locator("[data-group]")).to_have_count(1)
         expect(page.locator("[data-group]")).to_be_focused()
         key = str(page.locator("[data-group]").get_attribute("id")).removeprefix("group-")
@@ -177,6 +179,7 @@ def test_a_decision_on_all_is_refused_when_somebody_else_was_there(
     page.locator("#all-reject").click()
     strip = page.locator("#strip-tray [data-strip]")
     expect(strip).to_contain_text("12 decisions")
+    expect(strip.get_by_role("heading", level=3)).to_be_focused()
     other = Exemplar.objects.filter(artifact=world.cancel, status=ExemplarStatus.CANDIDATE).latest("pk")
     curate.apply(world.cancel, [Step("reject", exemplar=other.public_id)], by=SYSTEM, base_version=1)
     page.keyboard.press("Enter")
@@ -185,6 +188,7 @@ def test_a_decision_on_all_is_refused_when_somebody_else_was_there(
     page.goto(PAGE)
     page.locator("#all-reject").click()
     expect(strip).to_contain_text("11 decisions")
+    expect(strip.get_by_role("heading", level=3)).to_be_focused()
     page.keyboard.press("Enter")
     expect(page.locator("#cand")).to_contain_text("All decided")
     assert not Exemplar.objects.filter(artifact=world.cancel, status=ExemplarStatus.CANDIDATE).exists()
