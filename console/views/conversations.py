@@ -14,7 +14,7 @@ from console import tasks
 from console.models import Inventory, Role, ViewPage
 from console.permissions import Request, actor_of, refused, require, wants_part
 from console.presenters import conversations as shown
-from console.presenters import conversations_sheet, filter_bar
+from console.presenters import conversations_acts, filter_bar
 from console.services import conversation_list as lists
 from console.services import conversations as service
 from console.services import embed
@@ -61,7 +61,7 @@ def conversations(request: Request, inventory: Inventory) -> HttpResponse:
         "names": service.names_of(page.ground.bundle),
         "operating_point": page.ground.point,
         "walk": _walk(request),
-        "acts": [(do, act.label) for do, act in conversations_sheet.ACTS.items() if request.role.includes(act.needs)],
+        "acts": [(do, act.label) for do, act in conversations_acts.ACTS.items() if request.role.includes(act.needs)],
         "query": request.GET.urlencode(),
         "shelf": None if part else saved_views.shelf(request, ViewPage.CONVERSATIONS),
         "part": part,

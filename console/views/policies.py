@@ -12,7 +12,7 @@ from console.forms import PolicyForm, add_service_error
 from console.models import Artifact, Inventory, Role, ViewPage
 from console.permissions import Request, actor_of, require, wants_part
 from console.presenters import filter_bar
-from console.presenters import policies as shown
+from console.presenters import policies_acts as shown
 from console.services import artifacts, authoring, curate, fit, policy_list
 from console.services.errors import Conflict, Invalid, Unavailable
 from console.services.table_sample import is_long
