@@ -17,6 +17,7 @@ from console.models import (
     ExemplarStatus,
     Inventory,
     Mode,
+    QueryState,
     Status,
 )
 from console.services import table, workbench
@@ -25,14 +26,13 @@ from console.services.errors import Invalid
 from console.services.impact import state_texts
 from console.services.inventories import current_point
 from console.services.table import StateTable
+from console.services.table_sample import drawn_table
 from console.services.workbench import Ground, winning_view
 from sq_core.evaluation.baselines import linear, max_over_views, pooled_views
-from sq_core.scoring import Pooling, ViewTable, cut_off, margin
+from sq_core.scoring import Pooling, cut_off, margin
 
-STATES = 20_000  # turns that co-firing is counted on
 CELLS = 5_000  # of the matrix that are drawn
 DRAWN = int(CELLS**0.5)  # policies of it
-SEED = 20_261_130
 LISTED = 25
 Counts = NDArray[np.int64]
 
@@ -122,7 +122,7 @@ def neighbourhood(inventory: Inventory) -> Neighbourhood | None:
     versions = tuple(rows.order_by("artifact__position", "artifact_id").values_list("pk", flat=True))
     if len(versions) < 2:
         return None
-    states = table.state_table(inventory, point.centre)
+    states = drawn_table(inventory, point)
     key = (states.key, point.pk, versions, inventory.label_revision, inventory.judge_id)
     return _held.get(key, lambda: _found(inventory, states, table.pooling_of(point), point.theta, versions))
 
@@ -150,18 +150,16 @@ def _found(
     weights = np.stack([c.weights for c in classifiers]).astype(np.float64)
     lengths = np.linalg.norm(weights, axis=1, keepdims=True)
     unit = np.divide(weights, lengths, out=np.zeros_like(weights), where=lengths > 0)
-    inside = drawn_states(states)
     n = len(rows)
     both = one = np.zeros((n, n), dtype=np.int64)
-    if inside.any():
+    if len(states):
         scorer = linear(list(weights), [c.bias for c in classifiers])
-        views = _views(states.views, inside)
+        views = states.views
         scores = max_over_views(views, scorer) if pooling == Pooling() else pooled_views(views, scorer, pooling)
         fired = scores > np.array([cut_off(theta, c.offset) for c in classifiers])
         labels = table.all_labels(inventory, states)
         needed, judged = (
-            np.stack([getattr(labels[r.artifact_id], name)[inside] for r in rows], axis=1)
-            for name in ("relevant", "judged")
+            np.stack([getattr(labels[r.artifact_id], name) for r in rows], axis=1) for name in ("relevant", "judged")
         )
         right, wrong = ((fired & mask).astype(np.float32) for mask in (needed, judged & ~needed))
         selected = fired.astype(np.float32)
@@ -169,26 +167,8 @@ def _found(
         one = crossed + crossed.T
     return Neighbourhood(
         keys=tuple(r.artifact.key for r in rows), artifacts=tuple(r.artifact_id for r in rows),
-        cosine=(unit @ unit.T).astype(np.float32), both=both, one=one, states=int(inside.sum()), of=len(states),
-    )  # fmt: skip
-
-
-def drawn_states(states: StateTable) -> NDArray[np.bool_]:
-    """(S,) whole conversations, drawn with a fixed seed until ``STATES`` turns are together."""
-    if len(states) <= STATES:
-        return np.ones(len(states), dtype=bool)
-    ids, sizes = np.unique(states.conversation_ids, return_counts=True)
-    order = np.random.default_rng(SEED).permutation(len(ids))
-    enough = int(np.searchsorted(np.cumsum(sizes[order]), STATES)) + 1
-    return np.isin(states.conversation_ids, ids[order[:enough]])
-
-
-def _views(views: ViewTable, rows: NDArray[np.bool_]) -> ViewTable:
-    if rows.all():
-        return views
-    return ViewTable(
-        views.cumulative[rows], views.turns[rows], views.state_conversation[rows], views.state_turn[rows],
-        views.turn_conversation[rows], views.turn_index[rows],
+        cosine=(unit @ unit.T).astype(np.float32), both=both, one=one, states=len(states),
+        of=len(states) if states.sample is None else QueryState.objects.filter(conversation__inventory=inventory).count(),
     )  # fmt: skip
 
 
@@ -238,14 +218,18 @@ class Pair:
 
 
 def pair(inventory: Inventory, a: str, b: str, *, after: tuple[int, int] = (0, 0)) -> Pair:
-    """Two policies on every stored turn. Raises NotFound for an unknown key, Invalid where one cannot be scored."""
+    """Two policies on the turns that pages look at (`page_table`).
+
+    Raises NotFound for an unknown key, Invalid where one cannot be scored.
+    """
     if a == b:
         raise Invalid("A policy has no distance to itself.", field="b", hint="Choose another one.")
-    grounds = [workbench.ground(inventory, key) for key in (a, b)]
+    first, second = (workbench.ground(inventory, key) for key in (a, b))
+    grounds = (first, second)
+    first.beside = second.beside = tuple(sorted(ground.artifact.pk for ground in grounds))  # on the same turns
     for ground in grounds:
         if not ground.scored:
             raise Invalid(f"{ground.artifact.key} has no version that could be selected.", hint="Add examples first.")
-    first, second = grounds
     fired = [ground.fired for ground in grounds]
     both = fired[0] & fired[1]
     labels = [ground.labels for ground in grounds]

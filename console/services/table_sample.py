@@ -2,7 +2,7 @@
 
 Two kinds, both bounded: those of the operating point's background sample (drawn once, at random: shares of turns are
 counted on its states alone) and, of the policies in question, those of the newest judged turns (what is missed or shown for
-nothing is found there). Runs still read the whole log.
+nothing is found there). What asks about all policies at once has a draw of its own (`drawn_table`). Runs read the whole log.
 """
 
 import hashlib
@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 from django.conf import settings
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from numpy.typing import NDArray
 
-from console.models import Centre, Inventory, JudgeKind, Judgement, OperatingPoint, QueryState, StateView
+from console.models import Centre, Conversation, Inventory, JudgeKind, Judgement, OperatingPoint, QueryState, StateView
 from console.services import caches, embed, table
 from sq_core import embedding
 from sq_core.conversation import RENDERER_VERSION
@@ -77,6 +77,27 @@ class Sample:
         return found
 
 
+@dataclass(frozen=True, eq=False)
+class Drawn(Sample):
+    """Conversations drawn by chance: every state stands for all turns, every policy's scores are known."""
+
+    def labels(self, inventory: Inventory, states: table.StateTable) -> dict[int, table.Labels]:
+        texts = table.current_texts(inventory)
+        pass_mark = inventory.judge.pass_mark if inventory.judge else 4
+        found = {
+            pk: table.Labels(np.zeros(len(states), dtype=np.int8), np.zeros(len(states), dtype=np.int8), pass_mark)
+            for pk in texts.values()
+        }
+        conversations = np.unique(states.conversation_ids).tolist()
+        rows = _countable(inventory, texts).filter(state__conversation__in=conversations).order_by("pk")
+        for state, text, score, kind in rows.values_list("state_id", "artifact_text_id", "score", "judge__kind"):
+            position = states.positions.get(state)
+            if position is not None:
+                mine = found[texts[text]]
+                (mine.human if kind == JudgeKind.HUMAN else mine.score)[position] = score
+        return found
+
+
 class _Labels(dict[int, table.Labels]):
     def __init__(self, none: table.Labels) -> None:
         super().__init__()
@@ -119,6 +140,39 @@ def page_table(
     return _samples.renew(key, renewed).table
 
 
+def drawn_table(inventory: Inventory, point: OperatingPoint) -> table.StateTable:
+    """The whole log's table where it is short; else whole conversations drawn by chance, as many as have
+    `WHOLE_LOG_TURNS` turns, with what is said of every policy at them. One query when nothing has changed; a log that
+    grows changes the draw by what falls into it. The point has a centre.
+    """
+    centre = point.centre
+    assert centre is not None  # noqa: S101  # callers have asked
+    if not is_long(inventory):
+        return table.state_table(inventory, centre)
+    # Public ids are random: their order is a draw, it lasts, and an index has it.
+    rows = Conversation.objects.filter(inventory=inventory, user_turn_count__gt=0).order_by("public_id")
+    found: list[tuple[int, int]] = []
+    turns = 0
+    for pk, count in rows.values_list("pk", "user_turn_count")[: settings.WHOLE_LOG_TURNS].iterator(chunk_size=2_000):
+        turns += count
+        if turns > settings.WHOLE_LOG_TURNS and found:
+            break
+        found.append((pk, count))
+    conversations = np.array(found, dtype=np.int64)
+    digest = hashlib.blake2b(conversations.tobytes(), digest_size=16).hexdigest()
+    key = (inventory.pk, centre.encoder_id, centre.digest, RENDERER_VERSION, "drawn", digest)
+    revision, expected = inventory.log_revision, int(conversations[:, 1].sum())
+
+    def renewed(held: _Held | None) -> _Held:
+        if held is not None and (held.whole or held.revision == revision):
+            return held
+        views = table.view_rows(inventory, centre).filter(state__conversation__in=conversations[:, 0].tolist())
+        made = table.build(views, centre, key, lambda ids: Drawn(np.ones(len(ids), dtype=bool), 0, ()))
+        return _Held(made, revision, len(made) == expected)
+
+    return _samples.renew(key, renewed).table
+
+
 @dataclass(frozen=True, eq=False)
 class _Held:
     """``whole``: every state that was asked for had its vectors; else it is looked for again when the log has moved on."""
@@ -143,14 +197,15 @@ def judged_of(inventory: Inventory, artifact: int) -> NDArray[Any]:
 
 
 def _read_judged(inventory: Inventory, texts: Sequence[int]) -> NDArray[Any]:
-    rows = (
-        Judgement.objects.filter(Q(judge__kind=JudgeKind.HUMAN) | Q(judge=inventory.judge_id, repeat=0))
-        .filter(artifact_text__in=texts, chosen=False)
-        .order_by("-pk")
-        .values_list("state_id", "score", "judge__kind")[: 2 * JUDGED]
-    )
+    rows = _countable(inventory, texts).order_by("-pk").values_list("state_id", "score", "judge__kind")[: 2 * JUDGED]
     found = [(state, score, kind == JudgeKind.HUMAN) for state, score, kind in rows]
     return np.array(found[::-1], dtype=_JUDGED_ROW)
+
+
+def _countable(inventory: Inventory, texts: Iterable[int]) -> QuerySet[Judgement]:
+    """The judgements of these texts that figures may rest on."""
+    whose = Q(judge__kind=JudgeKind.HUMAN) | Q(judge=inventory.judge_id, repeat=0)
+    return Judgement.objects.filter(whose, artifact_text__in=list(texts), chosen=False)
 
 
 def _build(

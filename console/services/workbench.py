@@ -47,6 +47,7 @@ class Ground:
     point: OperatingPoint
     version: ClassifierVersion | None
     given: fit.Basis | None = None  # read for a decision that was just written
+    beside: tuple[int, ...] = ()  # the policies, this one too, whose judged turns are looked at (on a long log)
 
     @cached_property
     def basis(self) -> fit.Basis | None:
@@ -61,7 +62,7 @@ class Ground:
             centre=self.point.centre,
             base=self.version,
             fit_set=self.setting.fit_set,
-            states=page_table(self.inventory, self.point, [self.artifact.pk], fresh=True),
+            states=page_table(self.inventory, self.point, self.beside or [self.artifact.pk], fresh=True),
         )
 
     @property

@@ -9,7 +9,7 @@ import pytest
 
 from console.models import ClassifierVersion, Exemplar
 from console.presenters import figures_neighbours
-from console.services import neighbours, table, workbench
+from console.services import neighbours, table, table_sample, workbench
 from console.services.errors import Invalid
 from console.services.inventories import current_point, update_inventory
 from sq_core.scoring import cut_off
@@ -72,16 +72,39 @@ def test_it_is_kept_until_something_changes(world: World, django_assert_max_num_
     assert neighbours.neighbourhood(world.inventory) is not first
 
 
-def test_a_long_log_is_counted_in_whole_chats_drawn_by_chance(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(neighbours, "STATES", 5)
+def test_a_long_log_is_counted_in_whole_chats_drawn_by_chance(world: World, settings: Any) -> None:
+    everything_is_selected(world)
     point = current_point(world.inventory)
     assert point.centre is not None
-    states = table.state_table(world.inventory, point.centre)
-    inside = neighbours.drawn_states(states)
-    assert 5 <= inside.sum() < len(states)
-    for conversation in np.unique(states.conversation_ids):
-        own = inside[states.conversation_ids == conversation]
+    every = table.state_table(world.inventory, point.centre)
+    settings.WHOLE_LOG_TURNS = len(every) - 1
+    states = table_sample.drawn_table(world.inventory, point)
+    assert 0 < len(states) < len(every)
+    for conversation in np.unique(every.conversation_ids):
+        own = np.isin(every.state_ids[every.conversation_ids == conversation], states.state_ids)
         assert own.all() or not own.any()
+    whole, drawn = table.all_labels(world.inventory, every), table.all_labels(world.inventory, states)
+    at = [every.positions[pk] for pk in states.state_ids.tolist()]
+    for artifact in (world.cancel, world.change, world.refund):
+        assert drawn[artifact.pk].score.tolist() == whole[artifact.pk].score[at].tolist()
+        assert drawn[artifact.pk].judged.any()
+    found = neighbours.neighbourhood(world.inventory)
+    assert found is not None
+    assert (found.states, found.of) == (len(states), len(every))
+    assert found.both.tolist() == np.full((3, 3), len(states)).tolist()
+    again = table_sample.drawn_table(world.inventory, point)
+    assert again is states
+
+
+def test_a_pair_of_a_long_log_is_looked_at_on_the_same_turns(world: World, signed_in: Any, settings: Any) -> None:
+    everything_is_selected(world)
+    settings.WHOLE_LOG_TURNS = 5
+    pair = neighbours.pair(world.inventory, "cancel-order", "change-order")
+    assert pair.a.basis is not None
+    assert pair.a.basis.states is not None
+    assert pair.a.basis.states.key == (pair.b.basis and pair.b.basis.states.key)
+    assert pair.both == len(pair.a.basis.states)
+    assert signed_in(world.viewer).get("/i/tiny/neighbours/cancel-order...change-order/").status_code == 200
 
 
 def test_more_policies_than_fit_are_drawn_by_their_strongest_pairs() -> None:
