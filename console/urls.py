@@ -162,6 +162,7 @@ inventory: list[URLPattern | URLResolver] = [
     # -- notes and flags
     path("notes/", notes.note_list, name="notes"),
     path("notes/write/", notes.note_write, name="note-write"),
+    path("notes/on/", notes.note_on, name="note-on"),
     path("notes/<slug:note>/", notes.note_open, name="note-open"),
     path("notes/<slug:note>/close/", notes.note_close, name="note-close"),
     # -- saved views

@@ -56,6 +56,8 @@ def url_of(inventory: Inventory, kind: str, name: str, written_on: str = "") -> 
             case "turn":
                 conversation, number = name.split("/")
                 return reverse("conversation", args=[slug, conversation]) + f"?t={int(number)}"
+            case "exemplar":
+                return reverse("note-on", args=[slug]) + f"?kind=exemplar&object={name}"
             case "run":
                 return reverse("run", args=[slug, name])
             case "release" if int(name) > 1:

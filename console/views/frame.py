@@ -29,6 +29,7 @@ class Entry:
     names: tuple[str, ...] = ()
     group: bool = False  # a hairline above
     needs: Role = Role.VIEWER
+    unless: Role | None = None  # who has this role is led to another page
 
 
 # In this order on every page. An entry appears once its page exists.
@@ -48,6 +49,7 @@ NAVIGATION = (
     Entry("data", _("Data"), "", ("data-",)),
     Entry("audit", _("Audit"), needs=Role.REVIEWER),
     Entry("settings-general", _("Settings"), "", ("settings-",), needs=Role.ADMIN),
+    Entry("settings-migrations", _("Settings"), "", ("settings-",), needs=Role.PUBLISHER, unless=Role.ADMIN),
 )
 
 # The `?` sheet. Page-specific keys are on their buttons (data-key) and come after these.
@@ -115,7 +117,7 @@ def navigation(request: HttpRequest) -> list[dict[str, Any]]:
             or any(name == n or (n.endswith("-") and name.startswith(n)) for n in entry.names),
         }
         for entry in NAVIGATION
-        if entry.route in known and role.includes(entry.needs)
+        if entry.route in known and role.includes(entry.needs) and not (entry.unless and role.includes(entry.unless))
     ]
 
 

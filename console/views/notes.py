@@ -48,6 +48,14 @@ def note_open(request: Request, inventory: Inventory, note: str) -> HttpResponse
     return redirect((where or reverse("notes", args=[inventory.slug])) + f"#note-{row.public_id}")
 
 
+@require_GET
+@require(Role.VIEWER)
+def note_on(request: Request, inventory: Inventory) -> HttpResponse:
+    """The notes on the one ``object`` of a ``kind``, and the form: for what has no page of its own."""
+    on = service.target(inventory, request.GET.get("kind", ""), request.GET.get("object", ""))
+    return render(request, "notes/one.html", {"on": on, "part": context_of(request, on.kind, on.id)})
+
+
 @require_POST
 @require(Role.REVIEWER)
 def note_write(request: Request, inventory: Inventory) -> HttpResponse:

@@ -326,3 +326,12 @@ def test_nul_in_an_address_or_a_form_never_reaches_the_database(signed_in, world
         assert client.get(address).status_code == 200, address
     posted = client.post(f"{base}/policies/cancel-order/exemplars/preview/", {"action": "retire", "exemplar": "a\x00b"})
     assert posted.status_code == 400  # the step is not readable; on PostgreSQL the raw text would have been a 500
+
+
+def test_who_may_move_the_encoder_but_not_the_rest_is_led_to_that_page(world: make.World, signed_in: Any) -> None:
+    for user, address in (
+        (world.admin, "/i/tiny/settings/general/"), (world.publisher, "/i/tiny/settings/migration/"), (world.author, ""),
+    ):  # fmt: skip
+        page = signed_in(user).get("/i/tiny/").content.decode()
+        assert (f'href="{address}"' in page) == bool(address)
+        assert page.count("/i/tiny/settings/") == bool(address)

@@ -35,7 +35,7 @@ def objects(world: make.World) -> dict[str, tuple[str, str]]:
         "run": (run.public_id, f"/i/tiny/runs/{run.public_id}/"),
         "release": ("2", "/i/tiny/releases/1...2/"),
         "version": ("cancel-order/1", ""),
-        "exemplar": (exemplar.public_id, ""),
+        "exemplar": (exemplar.public_id, f"/i/tiny/notes/on/?kind=exemplar&object={exemplar.public_id}"),
     }
 
 
