@@ -113,6 +113,8 @@ class Pages:
             self.add("workbench, another", "policy", self.last.key)
             rows = ClassifierVersion.objects.filter(artifact=self.policy).order_by("number")
             numbers = list(rows.values_list("number", flat=True))
+            if self.policy != self.last:
+                self.add("neighbours: pair", "neighbours-pair", key, self.last.key)
             if len(numbers) > 1:
                 self.add("version diff", "policy-diff", key, numbers[0], numbers[-1])
 
@@ -121,6 +123,8 @@ class Pages:
         self.add("conversations: search", "conversations", query="?q=badefi")
         if self.talk:
             self.add("conversation", "conversation", self.talk.public_id)
+            self.add("prefix", "prefix", self.talk.public_id, self.turn)
+            self.add("similar", "similar", query=f"?turn={self.talk.public_id}:{self.turn}")
             if self.policy:
                 self.add("why", "why", self.talk.public_id, self.turn, self.policy.key)
         self.add("playground", "playground")
@@ -151,7 +155,7 @@ class Pages:
             self.add("run: items", "run-items", run.public_id)
         if schedule := Schedule.objects.filter(inventory=self.inventory).last():
             self.add("schedule", "schedule", schedule.public_id)
-        for name in ("audit", "saved-views", *(f"settings-{part}" for part in SETTINGS)):
+        for name in ("audit", "mine", "notes", "saved-views", *(f"settings-{part}" for part in SETTINGS)):
             self.add(name.replace("-", ": "), name)
 
 

@@ -12,9 +12,10 @@ from console.api.auth import ApiRequest
 from console.api.idempotency import answered_by, idempotent
 from console.api.pagination import page
 from console.api.routes import Family
-from console.api.schemas import PAGE, After, Body, Inv, Limit, Page, PublicId
+from console.api.schemas import PAGE, After, Body, Conditions, Inv, Limit, Page, PublicId, refuse_ignored
 from console.models import Role, Run
 from console.services import runs
+from console.services.filters import parse
 from console.services.run_kinds import role_for
 from console.tasks import wake_run
 
@@ -103,11 +104,19 @@ def planned(run: Run) -> dict[str, Any]:
 
 @router.route("GET", "/runs", "list_runs", Role.VIEWER, Page[RunAnswer])
 def list_runs(
-    request: ApiRequest, inv: Inv, kind: KindName | None = None, after: After = None, limit: Limit = PAGE
+    request: ApiRequest,
+    inv: Inv,
+    kind: KindName | None = None,
+    f: Conditions = [],  # noqa: B006  # read, never written
+    after: After = None,
+    limit: Limit = PAGE,
 ) -> Any:
-    """Newest first."""
-    rows = Run.objects.filter(inventory=request.inventory)
-    return page(rows.filter(kind=kind) if kind else rows, "-id", after=after, limit=limit, shape=shape)
+    """Newest first. ``f``: conditions on kind, state, by, schedule, failed and at."""
+    asked = parse([*([f"kind:is:{kind}"] if kind else []), *f], runs.FIELDS)
+    refuse_ignored(asked)
+    return page(
+        Run.objects.filter(asked.q(), inventory=request.inventory), "-id", after=after, limit=limit, shape=shape
+    )
 
 
 @router.route("GET", "/runs/{run}", "get_run", Role.VIEWER, RunWhole)

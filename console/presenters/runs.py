@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -29,6 +29,7 @@ from console.presenters.results import plain
 from console.presenters.run_words import State
 from console.services import costs as ledger
 from console.services import heartbeat, runs
+from console.services.filters import Asked, Field
 from console.services.runs import Progress
 
 PAGE = 25
@@ -75,8 +76,17 @@ class Page:
         return digest(*(fingerprint(row.run, row.now) for row in self.rows), *(row.state.words for row in self.rows))
 
 
-def page(inventory: Inventory, *, kind: str = "", before: int | None = None, technical: bool = False) -> Page:
-    found = list(runs.list_runs(inventory, kind=kind, before=before, size=PAGE + 1))
+def fields(*, technical: bool) -> tuple[Field, ...]:
+    """What the list can be filtered by, in the pages' words."""
+    words = {
+        "kind": {kind: labels.run_kind(kind, technical=technical) for kind in labels.RUN_KINDS},
+        "state": {state: label.text(technical=technical) for state, label in labels.RUN_STATES.items()},
+    }
+    return tuple(replace(each, choices=words[each.name]) if each.name in words else each for each in runs.FIELDS)
+
+
+def page(inventory: Inventory, asked: Asked, *, before: int | None = None, technical: bool = False) -> Page:
+    found = list(runs.list_runs(inventory, asked, before=before, size=PAGE + 1))
     listed = found[:PAGE]
     return Page(rows(inventory, listed, technical=technical), str(listed[-1].pk) if len(found) > PAGE else None)
 

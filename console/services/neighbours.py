@@ -242,18 +242,48 @@ def pair(inventory: Inventory, a: str, b: str, *, after: tuple[int, int] = (0, 0
         only_a=int((fired[0] & ~fired[1]).sum()), only_b=int((fired[1] & ~fired[0]).sum()),
         neither=int((~fired[0] & ~fired[1]).sum()), judged=int(judged.sum()),
         both_needed=int((judged & needed[0] & needed[1]).sum()), none_needed=int((judged & ~needed[0] & ~needed[1]).sum()),
-        sides=(
-            _side(first, second, judged & ~needed[0] & needed[1], after[0]),
-            _side(second, first, judged & needed[0] & ~needed[1], after[1]),
+        sides=_sides(
+            (first, second, judged & ~needed[0] & needed[1], after[0]),
+            (second, first, judged & needed[0] & ~needed[1], after[1]),
         ),
     )  # fmt: skip
 
 
-def _side(extra: Ground, needed: Ground, mask: NDArray[np.bool_], start: int) -> Side:
-    """The farthest over the cut-off first; turns that rest on one message are one row."""
+@dataclass(frozen=True)
+class _Listed:
+    """A side before its texts are read: per message ("362" or "362:whole") the positions of the turns that rest on it, the
+    farthest over the cut-off first."""
+
+    found: dict[str, list[int]]
+    page: list[str]  # messages of the page
+
+    def states(self, states: StateTable) -> set[int]:
+        """The query states whose texts are shown."""
+        return {int(v.partition(":")[0]) for v in self.page} | {
+            int(states.state_ids[self.found[v][0]]) for v in self.page
+        }
+
+
+def _sides(*asked: tuple[Ground, Ground, NDArray[np.bool_], int]) -> tuple[Side, Side]:
+    """Both lists, their texts read at once."""
+    listed = [_listed(extra, mask, start) for extra, _needed, mask, start in asked]
+    assert asked[0][0].basis is not None  # noqa: S101
+    states = asked[0][0].basis.states
+    texts = state_texts(list({pk for one in listed for pk in one.states(states)}))
+    first, second = (
+        Side(
+            extra, needed, _turns(extra, one, texts), int(mask.sum()),
+            start + LISTED if start + LISTED < len(one.found) else None, start,
+        )
+        for (extra, needed, mask, start), one in zip(asked, listed, strict=True)
+    )  # fmt: skip
+    return first, second
+
+
+def _listed(extra: Ground, mask: NDArray[np.bool_], start: int) -> _Listed:
+    """Turns that rest on one message are one row."""
     assert extra.basis is not None  # noqa: S101
-    assert extra.cutoff is not None  # noqa: S101
-    states, cutoff = extra.basis.states, extra.cutoff
+    states = extra.basis.states
     rows = np.flatnonzero(mask)
     order = rows[np.lexsort((states.state_ids[rows], -extra.margins[rows]))]
     found: dict[str, list[int]] = {}
@@ -262,14 +292,18 @@ def _side(extra: Ground, needed: Ground, mask: NDArray[np.bool_], start: int) ->
         best = winning_view(margin(extra.classifier, states.views.views(position), pooling))
         value = f"{states.state_ids[position]}:whole" if best is None else str(_state_at(states, position, best))
         found.setdefault(value, []).append(position)
-    values = list(found)
-    page = values[start : start + LISTED]
-    own = {value: int(value.partition(":")[0]) for value in page}
-    texts = state_texts(list({*own.values(), *(int(states.state_ids[found[v][0]]) for v in page)}))
-    used = _used(extra.artifact, list(own.values()))
+    return _Listed(found, list(found)[start : start + LISTED])
+
+
+def _turns(extra: Ground, listed: _Listed, texts: dict[int, tuple[str, str, int, str]]) -> list[Turn]:
+    assert extra.basis is not None  # noqa: S101
+    assert extra.cutoff is not None  # noqa: S101
+    states, cutoff = extra.basis.states, extra.cutoff
+    own = {value: int(value.partition(":")[0]) for value in listed.page}
+    used = _used(extra.artifact, list(own.values())) if own else set()
     turns = []
-    for value in page:
-        position = found[value][0]
+    for value in listed.page:
+        position = listed.found[value][0]
         at = int(states.state_ids[position])
         if at not in texts or own[value] not in texts:
             continue
@@ -278,11 +312,10 @@ def _side(extra: Ground, needed: Ground, mask: NDArray[np.bool_], start: int) ->
         turns.append(
             Turn(
                 value, external, public, user_turn, None if whole else texts[own[value]][2], texts[own[value]][3],
-                float(extra.margins[position]) - cutoff, len(found[value]) - 1, own[value] in used and not whole,
+                float(extra.margins[position]) - cutoff, len(listed.found[value]) - 1, own[value] in used and not whole,
             )
         )  # fmt: skip
-    following = start + LISTED if start + LISTED < len(values) else None
-    return Side(extra, needed, turns, int(mask.sum()), following, start)
+    return turns
 
 
 def _state_at(states: StateTable, position: int, user_turn: int) -> int:

@@ -10,6 +10,7 @@ from typing import Any
 from django.db import transaction
 from django.db.models import Count, F, Q, QuerySet
 from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
 
 from console.models import (
     Attempt,
@@ -17,6 +18,7 @@ from console.models import (
     ItemState,
     Run,
     RunItem,
+    RunKind,
     RunState,
     Schedule,
 )
@@ -24,6 +26,7 @@ from console.models.run import ENDED
 from console.services import audit, models_setting
 from console.services.actor import Actor
 from console.services.errors import Conflict, Invalid, NotFound
+from console.services.filters import Asked, Field
 from console.services.run_kind import Forecast, ItemDraft, Kind
 from console.services.run_kinds import MODEL_OF, kind_of
 
@@ -323,11 +326,19 @@ def _progress(run: Run, claimed: int) -> Progress:
     return Progress(run.total, run.done, run.failed, min(claimed, run.total - ended), left, rate, eta)
 
 
-def list_runs(inventory: Inventory, *, kind: str = "", before: int | None = None, size: int = 50) -> QuerySet[Run]:
+FIELDS = (  # what the list can be filtered by
+    Field("kind", _("Kind"), "choice", choices=dict(RunKind.choices)),
+    Field("state", _("State"), "choice", choices=dict(RunState.choices)),
+    Field("by", _("Started by"), column="actor"),
+    Field("schedule", _("Schedule"), column="schedule__name"),
+    Field("failed", _("Failed items"), "number"),
+    Field("at", _("Started"), "time", column="created_at"),
+)
+
+
+def list_runs(inventory: Inventory, asked: Asked, *, before: int | None = None, size: int = 50) -> QuerySet[Run]:
     """Newest first; ``before`` is the row id of the last one seen."""
-    rows = Run.objects.filter(inventory=inventory).select_related("schedule").order_by("-id")
-    if kind:
-        rows = rows.filter(kind=kind)
+    rows = Run.objects.filter(asked.q(), inventory=inventory).select_related("schedule").order_by("-id")
     if before is not None:
         rows = rows.filter(id__lt=before)
     return rows[:size]

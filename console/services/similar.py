@@ -55,18 +55,35 @@ def to_text(inventory: Inventory, text: str) -> Found:
         raise Invalid(f"The text has {len(cleaned)} characters.", field="q", hint=f"Keep it to {LONGEST}.")
     centre = _centre(inventory)
     raw = embed.vectors(embed.encoder_for(inventory), [cleaned])
-    return _nearest(inventory, centre, embedding.centre_and_normalise(raw, table.core_centre(centre))[0])
+    return _nearest(
+        inventory,
+        centre,
+        embedding.centre_and_normalise(raw, table.core_centre(centre))[0],
+        _views(inventory, centre).count(),
+    )
 
 
 def to_turn(inventory: Inventory, state: QueryState) -> Found:
     """Without the turn itself. Raises NotFound where the encoder has not read it."""
     centre = _centre(inventory)
-    view = _views(inventory, centre).filter(state=state).first()
-    stored = embed.stored([view.turn_key]) if view else {}
-    if view is None or view.turn_key not in stored:
+    total = _views(inventory, centre).count()
+    vector = _vector_of(inventory, centre, state, small=total <= SMALL)
+    if vector is None:
         raise NotFound("The encoder has not read this message yet.", field="turn", hint="Try again in a while.")
-    vector = embedding.centre_and_normalise(stored[view.turn_key][None, :], table.core_centre(centre))[0]
-    return _nearest(inventory, centre, vector, but=state.pk)
+    return _nearest(inventory, centre, vector, total, but=state.pk)
+
+
+def _vector_of(inventory: Inventory, centre: Centre, state: QueryState, *, small: bool) -> NDArray[np.float32] | None:
+    if small:
+        states = table.state_table(inventory, centre, fresh=True)
+        place = states.positions.get(state.pk)
+        return None if place is None else states.views.turns[place]
+    key = _views(inventory, centre).filter(state=state).values_list("turn_key", flat=True).first()
+    stored = embed.stored([key]) if key else {}
+    if key not in stored:
+        return None
+    found: NDArray[np.float32] = embedding.centre_and_normalise(stored[key][None, :], table.core_centre(centre))[0]
+    return found
 
 
 def _centre(inventory: Inventory) -> Centre:
@@ -82,8 +99,7 @@ def _views(inventory: Inventory, centre: Centre) -> QuerySet[StateView]:
     )
 
 
-def _nearest(inventory: Inventory, centre: Centre, vector: NDArray[np.float32], but: int = 0) -> Found:
-    total = _views(inventory, centre).count()
+def _nearest(inventory: Inventory, centre: Centre, vector: NDArray[np.float32], total: int, but: int = 0) -> Found:
     best: dict[str, tuple[float, int, int]] = {}  # a text's key -> cosine, newest state, times
     searched = 0
     for keys, states, vectors in _pieces(inventory, centre, small=total <= SMALL):
@@ -109,7 +125,7 @@ def _pieces(
 ) -> Iterator[tuple[list[str], NDArray[np.int64], NDArray[np.float32]]]:
     """(text keys, states, centred unit vectors), newest first."""
     rows = _views(inventory, centre).order_by("-pk").values_list("pk", "state_id", "turn_key")
-    states = table.state_table(inventory, centre) if small else table.held(inventory, centre)
+    states = table.state_table(inventory, centre, fresh=True) if small else table.held(inventory, centre)
     if states is not None:
         keys = dict(rows.order_by().values_list("state_id", "turn_key")) if small else {}
         for start in range(0, len(states), CHUNK):

@@ -15,10 +15,11 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 from console.forms.runs import CapForm, KindForm, add_run_error, form_of
 from console.models import Inventory, ItemState, Role, Run, RunKind, ViewPage
 from console.permissions import Request, actor_of, refused, require, wants_part
-from console.presenters import data, forecasts, labels, results, run_words
+from console.presenters import data, filter_bar, forecasts, labels, results, run_words
 from console.presenters import runs as shown
 from console.services import runs
 from console.services.errors import Conflict, Invalid, NotFound, ServiceError
+from console.services.filters import parse
 from console.services.run_kinds import KINDS, role_for
 from console.tasks import wake_run
 from console.views import saved_views
@@ -48,22 +49,28 @@ def tabs(request: Request, inventory: Inventory, current: str) -> list[dict[str,
 @require_GET
 @require(Role.VIEWER)
 def run_list(request: Request, inventory: Inventory) -> HttpResponse:
-    """``?kind=`` one kind alone; ``?seen=`` what the asker has on the page already."""
+    """``?f=`` conditions, ``?kind=`` one kind alone; ``?seen=`` what the asker has on the page already."""
     technical = request.user.technical_terms
     saved_views.opened(request, ViewPage.RUNS)
-    kind = request.GET.get("kind", "")
-    kind = kind if kind in labels.RUN_KINDS else ""
-    before = whole(request.GET.get("after", ""))
-    asked = request.GET.copy()
-    seen = asked.pop("seen", [""])[-1]
-    request.GET = asked  # type: ignore[assignment]  # links of the page keep the rest
-    page = shown.page(inventory, kind=kind, before=before, technical=technical)
-    context: dict[str, Any] = {"page": page, "kind": kind, "live": page.moving and before is None}
+    query = request.GET.copy()
+    seen = query.pop("seen", [None])[-1]
+    for kind in query.pop("kind", []):
+        query.appendlist("f", f"kind:is:{kind}")
+    request.GET = query  # type: ignore[assignment]  # links of the page keep the rest
+    if (address := filter_bar.added(query)) is not None:
+        return redirect(request.path + address)
+    before = whole(query.get("after", ""))
+    fields = shown.fields(technical=technical)
+    asked = parse(query.getlist("f"), fields)
+    page = shown.page(inventory, asked, before=before, technical=technical)
+    context: dict[str, Any] = {"page": page, "live": page.moving and before is None}
+    if wants_part(request) and seen is not None:  # the poll
+        return unchanged() if seen == page.seen else render(request, "runs/list.html#rows", context)
+    kinds = {f"kind:is:{kind}": (label, None) for kind, label in (fields[0].choices or {}).items()}
+    context["bar"] = filter_bar.bar(query, asked, fields, switches=kinds)
     if wants_part(request):
-        if seen == page.seen:
-            return unchanged()
-        return render(request, "runs/list.html#rows", context)
-    empty = not page.rows and not kind and before is None
+        return render(request, "runs/list.html#listed", context)
+    empty = not page.rows and not context["bar"].anything and before is None
     context |= {
         "tabs": tabs(request, inventory, "runs"),
         "shelf": saved_views.shelf(request, ViewPage.RUNS),

@@ -33,6 +33,12 @@ def test_an_evaluation_is_planned_done_and_read(
     assert {row["method"] for row in read["result"]["rows"]} >= {"cosine-text", "sq-generated"}
     assert [row["id"] for row in api("GET", "/runs").json["items"]] == [run.public_id]
     assert api("GET", "/runs?kind=judge").json["items"] == []
+    assert (
+        len(api("GET", "/runs?f=kind:is:evaluate").json["items"])
+        == len(api("GET", "/runs?f=not.kind:is:judge").json["items"])
+        > 0
+    )
+    assert api("GET", "/runs?f=nonsense").status == 422
 
 
 def test_each_kind_asks_for_its_role_and_only_its_inventory_has_it(world: World) -> None:

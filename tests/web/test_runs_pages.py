@@ -150,7 +150,7 @@ def test_the_list_takes_a_fixed_number_of_queries(
         started(world, "evaluate")
     client = signed_in(world.viewer)
     client.get(LIST)
-    with django_assert_max_num_queries(13):
+    with django_assert_max_num_queries(12):
         client.get(LIST)
 
 
@@ -756,3 +756,36 @@ def test_what_cannot_be_mined_is_named_with_its_policy(world: make.World, signed
     assert '<a href="/i/tiny/policies/cancel-order/">Cancel order</a>' in page
     assert "gone" in page
     assert "7 turns of partly reviewed chats" in page
+
+
+# --------------------------------------------------------------------------------------------------------------- filters
+def test_the_list_is_filtered_as_every_other_list(world: make.World, signed_in: Any) -> None:
+    ids = {kind: started(world, kind).public_id for kind in ("evaluate", "score")}
+    Run.objects.filter(public_id=ids["score"]).update(state=RunState.GAPS, failed=3, actor="anna")
+
+    def listed(*f: str) -> set[str]:
+        page = text(signed_in(world.viewer).get(LIST, {"f": f}))
+        return {kind for kind, public_id in ids.items() if f'id="run-{public_id}"' in page}
+
+    assert listed() == {"evaluate", "score"}
+    assert listed("failed:gt:0") == listed("state:is:gaps") == listed("by:is:anna") == {"score"}
+    assert listed("not.state:is:gaps") == {"evaluate"}
+    assert listed("kind:is:score", "or.kind:is:evaluate") == {"evaluate", "score"}
+    assert listed("kind:is:score", "kind:is:evaluate") == set()
+    assert listed("at:lt:2020-01-01") == set()
+    page = text(signed_in(world.viewer).get(LIST, {"f": ["nonsense", "kind:is:score"]}))
+    assert "ignored:" in page
+    assert "Find examples in chats" in page  # a kind that could be asked for
+    added = signed_in(world.viewer).get(LIST, {"where": "state:is:gaps", "kind": "score"})
+    assert added["Location"] == f"{LIST}?f=kind%3Ais%3Ascore&f=state%3Ais%3Agaps"
+
+
+def test_the_poll_leaves_the_filter_form_alone(world: make.World, signed_in: Any) -> None:
+    started(world, "evaluate")
+    client = signed_in(world.viewer)
+    polled = text(client.get(LIST, {"seen": "old"}, headers={"HX-Request": "true"}))
+    assert 'id="rows"' in polled
+    assert "add-filter" not in polled
+    filtered = text(client.get(LIST, {"f": "kind:is:mine"}, headers={"HX-Request": "true"}))
+    assert filtered.strip().startswith('<div id="listed"')
+    assert "add-filter" in filtered

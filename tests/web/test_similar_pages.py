@@ -108,6 +108,6 @@ def test_few_queries(world: make.World, signed_in: Any, django_assert_max_num_qu
     client = signed_in(world.viewer)
     url = f"{PAGE}?turn={world.talks['talk-1'].public_id}:1"
     client.get(url)
-    with django_assert_max_num_queries(18):  # a search, not a list
+    with django_assert_max_num_queries(12):
         client.get(url)
     assert np.isfinite(similar.to_text(world.inventory, "x").rows[0].cosine)
