@@ -54,6 +54,7 @@ def test_u_takes_the_newest_back_from_any_page_under_one_s_own_key(
     page.keyboard.press("Escape")
     page.keyboard.press("u")  # moved: nothing
     expect(page).to_have_url(re.compile("/conversations/$"))
+    page.wait_for_load_state()  # before that no script listens
     page.keyboard.press("q")
     expect(page.get_by_role("heading", name="Take back: renamed")).to_be_visible()
     expect(page.locator("dl.facts")).to_contain_text("Change order")

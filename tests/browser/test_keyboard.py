@@ -30,6 +30,7 @@ def test_the_main_job_with_keys_alone(world: make.World, page: Page) -> None:
     page.keyboard.type(make.PASSWORD)
     keys(page, "Enter")
     expect(page).to_have_url("/i/tiny/")
+    page.wait_for_load_state()  # before that no script listens
     keys(page, "Tab")
     expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
     keys(page, "Enter")
@@ -37,6 +38,7 @@ def test_the_main_job_with_keys_alone(world: make.World, page: Page) -> None:
 
     keys(page, "g", "p")
     expect(page).to_have_url("/i/tiny/policies/")
+    page.wait_for_load_state()  # before that no script listens
     keys(page, "j", "k")
     first = focused(page, "id")
     keys(page, "j")
@@ -49,6 +51,7 @@ def test_the_main_job_with_keys_alone(world: make.World, page: Page) -> None:
                 keys(page, "j")
     keys(page, "Enter")
     expect(page).to_have_url("/i/tiny/policies/cancel-order/")
+    page.wait_for_load_state()  # before that no script listens
 
     # A turn it was shown at for nothing becomes a don't-show example: s or a opens the strip, Enter applies it.
     rows = page.locator("[data-row]")
