@@ -90,7 +90,11 @@ def rests_on(evaluation: Evaluation) -> list[tuple[str, str]]:
         else _("the cut-off is not chosen on reviewed turns")
     )
     splits = len(evaluation.detail["readings"]["as-judged"]["upgrade"].get("families", []))
+    judged = _("the AI reviewer's scores")
+    if found.get("decided"):  # one measured before decisions counted has no such number
+        judged = _("what people decided on %(n)s pairs, else the AI reviewer's scores") % {"n": f"{found['decided']:,}"}
     rows = [
+        (_("Needed or not"), judged),
         (_("Caught, needed when shown, curves of all methods"), own),
         (_("The cut-off as it stands"), cut),
         (_("What the encoder allows"), _("cross-fitted: a probe that saw no turn of the same scenario, in 5 folds")),

@@ -77,7 +77,7 @@ def _set(
     labels = table.all_labels(inventory, states)
     return EvaluationSet(
         table=views,
-        scores=np.stack([labels[artifact.pk].score for artifact in artifacts], axis=1),
+        scores=np.stack([labels[artifact.pk].counted for artifact in artifacts], axis=1),
         scenario=tuple(states.scenarios[code] for code in states.scenario),
         artifacts=tuple(artifact.key for artifact in artifacts),
         text_vectors=_text_vectors(raw, prepare),

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from console.models import Artifact, ArtifactText, ClassifierVersion, Exemplar, Inventory, OperatingPoint, Polarity
-from console.services import embed, fit, table
+from console.services import decided, embed, fit, table
 from console.services import evaluation_pairs as packed
 from console.services.errors import Invalid
 from console.services.evaluation_data import evaluation_set
@@ -207,6 +207,7 @@ def overview(inventory: Inventory, *, release: int | None = None) -> Overview:
         "states": int(ground.data.judged.any(axis=1).sum()),
         "pairs": int(ground.data.judged.sum()),
         "left_out": int((ground.data.judged & ground.leaking).sum()),
+        "decided": _decided(inventory, ground),
         "scenarios": len(set(ground.data.scenario)),
         "artifacts": len(ground.versions),
         "draws": ground.draws,
@@ -223,6 +224,12 @@ def overview(inventory: Inventory, *, release: int | None = None) -> Overview:
     )
     detail = basis | {"names": names, "readings": readings, "unmeasured": _unmeasured(inventory, ground)}
     return Overview(number, result, summary, detail, _pairs(ground).to_bytes())
+
+
+def _decided(inventory: Inventory, ground: Ground) -> int:
+    """Of the pairs, those that people decided."""
+    states, artifacts = set(ground.states.tolist()), {version.artifact_id for version in ground.versions}
+    return sum(artifact in artifacts and state in states for artifact, state in decided.rows(inventory))
 
 
 def _unmeasured(inventory: Inventory, ground: Ground) -> list[str]:

@@ -255,6 +255,11 @@ class Labels:
         return np.zeros(len(self.score), dtype=bool) if self.decided is None else self.decided > 0
 
     @property
+    def counted(self) -> NDArray[np.int8]:
+        """Scores 1 to 5 (0 = not judged) that figures count: what people decided where they did, else the AI reviewer's."""
+        return self.score if self.decided is None else np.where(self.decided > 0, self.decided, self.score)
+
+    @property
     def judged(self) -> NDArray[np.bool_]:
         return self.scored if self.decided is None else self.scored | (self.decided > 0)
 

@@ -4,8 +4,20 @@ import numpy as np
 import pytest
 
 from console.models import Inventory, Judgement, QueueKind, ReviewItem, ReviewQueue
-from console.services import alerts, artifacts, curate, decide, fit, review_items, review_queues, score, table
+from console.services import (
+    alerts,
+    artifacts,
+    curate,
+    decide,
+    evaluation_overview,
+    fit,
+    review_items,
+    review_queues,
+    score,
+    table,
+)
 from console.services.actor import person
+from console.services.evaluation_data import evaluation_set
 from console.services.fit import fresh_inventory
 from console.services.inventories import current_point
 from console.services.plan import Step
@@ -54,6 +66,20 @@ def test_a_decision_counts_where_there_is_one_and_nobodys_score_is_touched(world
     assert sorted(Judgement.objects.values_list("pk", "score")) == scores
     decide.decide(item(made, "cancel-order", "talk-1", 1), True, "they do want it", by=world.by)
     assert labels(world)[1][world.cancel.pk].relevant[place]  # the newest counts
+
+
+def test_an_evaluation_counts_what_was_decided_and_says_on_how_many_pairs(world: make.World) -> None:
+    states, _labels = labels(world)
+    row, column = states.positions[world.state("talk-1", 1).pk], 0
+    before = evaluation_set(world.inventory)
+    assert before.artifacts[column] == "cancel-order"
+    assert before.scores[row, column] == 5
+    decide.decide(item(whole(world), "cancel-order", "talk-1", 1), False, "they only ask", by=world.by)
+    after = evaluation_set(fresh_inventory(world.inventory.pk))
+    assert after.scores[row, column] == 1
+    assert (after.scores != before.scores).sum() == 1
+    ground = evaluation_overview.ground_of(world.inventory, world.inventory.release)
+    assert evaluation_overview._decided(world.inventory, ground) == 1
 
 
 def test_a_decision_on_another_text_does_not_count(world: make.World) -> None:
