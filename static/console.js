@@ -29,6 +29,33 @@
   onHtmx("before", (event) => targetOf(event)?.setAttribute?.("aria-busy", "true"));
   onHtmx("after", (event) => targetOf(event)?.removeAttribute?.("aria-busy"));
 
+  // -- the focus is not lost ------------------------------------------------------------------------------------------
+  // A button that is switched off while its request runs loses it, and so does what goes with the part that is replaced.
+  let asker = null;
+  let around = []; // the ids of the asker and of what it stands in, inmost first
+  const unfocused = () => !document.activeElement || document.activeElement === body;
+  onHtmx("before", () => {
+    if (unfocused()) return;
+    asker = document.activeElement;
+    around = [];
+    for (let place = asker; place && place !== body; place = place.parentElement) if (place.id) around.push(place.id);
+  });
+  onHtmx("after", () => {
+    if (unfocused() && asker?.isConnected && !typing(asker)) asker.focus({ preventScroll: true });
+  });
+  function stay() {
+    if (!unfocused() || !asker || asker.isConnected) return;
+    for (const id of around) {
+      const found = document.getElementById(id);
+      const place = found?.matches("details") ? $("summary", found) : found;
+      if (!place || place.getClientRects().length === 0) continue;
+      place.focus({ preventScroll: true });
+      if (unfocused()) place.tabIndex = -1;
+      place.focus({ preventScroll: true });
+      return;
+    }
+  }
+
   onHtmx("refused", async (event) => {
     const text = event.detail.xhr?.responseText ?? event.detail.ctx?.text ?? "";
     const page = new DOMParser().parseFromString(text, "text/html");
@@ -51,6 +78,7 @@
       next.focus({ preventScroll: false });
       next.removeAttribute("data-focus-after");
     }
+    stay();
   });
 
   // -- results ------------------------------------------------------------------------------------------------------
@@ -109,11 +137,28 @@
     if (opened && event.target.contains(document.activeElement)) $("textarea, input:not([type=hidden])", event.target)?.focus();
   }, true);
 
-  // A form that changes what the page shows as soon as something is chosen (its button is for those without scripts).
+  // A form that changes what the page shows as soon as something is chosen (its button is for those without scripts). With
+  // keys a choice is passed on the way to another, and a date is wrong until it is whole: then its button is shown instead.
+  let passing = false;
+  document.addEventListener("keydown", (event) => (passing = event.key !== "Enter"), true);
+  document.addEventListener("pointerdown", () => (passing = false), true);
   document.addEventListener("change", (event) => {
     const form = event.target.closest?.("form[data-submit-on-change]");
-    if (form) form.requestSubmit();
+    if (!form) return;
+    if (passing) $$(".no-script", form).forEach((button) => button.classList.remove("no-script"));
+    else form.requestSubmit();
   });
+
+  // What is saved as a view is the list of now: since the page came it may have been searched and filtered. An address that
+  // names nothing but a view stands for that view's own query, which is in the form already.
+  document.addEventListener("submit", (event) => {
+    const field = event.target.closest?.(".views-menu form")?.elements.query;
+    if (!field) return;
+    const now = new URLSearchParams(location.search);
+    const named = now.has("view");
+    for (const name of ["view", "after"]) now.delete(name);
+    if (!named || `${now}`) field.value = `${now}`;
+  }, true);
 
   // -- keys ---------------------------------------------------------------------------------------------------------
   // body[data-keys=off]: single-letter keys are off. body[data-key-map]: {"default key": "own key"} from the profile.

@@ -215,6 +215,7 @@ def _item(
     coming: bool = False,
 ) -> HttpResponse:
     reading = review_read.read(request.inventory, queue, public_id, request.user, whole="all" in request.GET)
+    part = coming or wants_part(request)
     context: dict[str, Any] = {
         "reading": reading,
         "item": reading.item,
@@ -231,9 +232,10 @@ def _item(
         "reason": request.POST.get("reason", ""),
         "here": reverse("review-item", args=[request.inventory.slug, queue, public_id]),
         "coming": coming,
+        "part": part,
         "ahead": reverse("review-ahead", args=[request.inventory.slug, queue, public_id]),
     }
-    template = "review/item.html#item" if coming or wants_part(request) else "review/item.html"
+    template = "review/item.html#item" if part else "review/item.html"
     return render(request, template, context, status=status)
 
 
