@@ -7,7 +7,7 @@ exemplar names its scenario so that a metric can leave it out.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -221,26 +221,19 @@ def _conflicts(signals: Sequence[MinedExemplar], candidates: Sequence[MinedExemp
 
 
 def _nearest(candidates: Sequence[MinedExemplar], signals: Sequence[MinedExemplar], budget: int) -> list[MinedExemplar]:
-    """The ``budget`` candidates with the highest cosine to any signal; equal cosines keep reading order."""
+    near = nearest_of([each.vector for each in candidates], [each.vector for each in signals], budget)
+    return [replace(candidates[i], similarity=cosine) for i, cosine in near]
+
+
+def nearest_of(
+    candidates: Sequence[NDArray[np.floating]], signals: Sequence[NDArray[np.floating]], budget: int
+) -> list[tuple[int, float]]:
+    """The ``budget`` candidates, by their place, with the highest cosine to any signal; equal cosines keep reading order."""
     if not candidates or not signals:
         return []
-    rows = np.stack([each.vector for each in candidates]).astype(np.float64)
-    similarity = (rows @ np.stack([each.vector for each in signals]).astype(np.float64).T).max(axis=1)
+    similarity = (np.stack(candidates).astype(np.float64) @ np.stack(signals).astype(np.float64).T).max(axis=1)
     order = np.argsort(-np.round(similarity, 9), kind="stable")[:budget]
-    return [_with_similarity(candidates[i], float(similarity[i])) for i in order]
-
-
-def _with_similarity(exemplar: MinedExemplar, similarity: float) -> MinedExemplar:
-    return MinedExemplar(
-        exemplar.text,
-        exemplar.vector,
-        exemplar.conversation,
-        exemplar.scenario,
-        exemplar.user_turn,
-        exemplar.score,
-        exemplar.label_horizon,
-        similarity,
-    )
+    return [(int(i), float(similarity[i])) for i in order]
 
 
 def _reasons(

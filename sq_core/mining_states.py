@@ -10,12 +10,12 @@ from conversations of the mining half only, as in ``sq_core.mining``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sq_core.mining import RELEVANT, Conflict, JudgedConversation, MiningError
+from sq_core.mining import RELEVANT, Conflict, JudgedConversation, MiningError, nearest_of
 
 # 1: relevant from 4 on, irrelevant up to 2, the 6 nearest irrelevant states for each relevant one, mean of both views.
 MINING_STATES_VERSION = 1
@@ -142,24 +142,8 @@ def _states(conversation: StateConversation) -> list[MinedState]:
 
 
 def _nearest(candidates: Sequence[MinedState], signals: Sequence[MinedState], budget: int) -> list[MinedState]:
-    """The ``budget`` candidates whose message has the highest cosine to a signal's; equal ones keep reading order."""
-    if not candidates or not signals:
-        return []
-    rows = np.stack([each.user_turn_vector for each in candidates]).astype(np.float64)
-    own = np.stack([each.user_turn_vector for each in signals]).astype(np.float64)
-    similarity = (rows @ own.T).max(axis=1)
-    order = np.argsort(-np.round(similarity, 9), kind="stable")[:budget]
-    return [_with_similarity(candidates[i], float(similarity[i])) for i in order]
-
-
-def _with_similarity(state: MinedState, similarity: float) -> MinedState:
-    return MinedState(
-        state.text,
-        state.user_turn_vector,
-        state.cumulative_vector,
-        state.conversation,
-        state.scenario,
-        state.user_turn,
-        state.score,
-        similarity,
+    """The nearest by their user messages alone, not by their prefixes."""
+    near = nearest_of(
+        [each.user_turn_vector for each in candidates], [each.user_turn_vector for each in signals], budget
     )
+    return [replace(candidates[i], similarity=cosine) for i, cosine in near]

@@ -295,6 +295,13 @@ class ViewTable:
             if np.any(step < 0) or np.any((step == 0) & (inner <= 0)):
                 raise ScoringError(f"view table: {what} are not sorted by conversation and turn")
 
+    @classmethod
+    def of_turns(
+        cls, cumulative: Vectors, turns: Vectors, conversation: NDArray[np.int64], turn: NDArray[np.int64]
+    ) -> ViewTable:
+        """Where every user turn is a state: `conversation`, `turn` (S,) place both."""
+        return cls(cumulative, turns, conversation, turn, conversation, turn)
+
     def __len__(self) -> int:
         return len(self.state_turn)
 

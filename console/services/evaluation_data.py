@@ -105,13 +105,11 @@ def _views(
     prepare: Prepare,
 ) -> ViewTable:
     prefixes = prefix_texts(inventory, states, user_only=cumulative_mode(encoder.id) == "user-cumulative")
-    return ViewTable(
-        cumulative=prepare(embed.vectors(encoder, prefixes)),
-        turns=prepare(embed.vectors(encoder, turns)),
-        state_conversation=states.conversation_ids,
-        state_turn=states.user_turns,
-        turn_conversation=states.conversation_ids,
-        turn_index=states.user_turns,
+    return ViewTable.of_turns(
+        prepare(embed.vectors(encoder, prefixes)),
+        prepare(embed.vectors(encoder, turns)),
+        states.conversation_ids,
+        states.user_turns,
     )
 
 

@@ -5,6 +5,7 @@ Each cache key holds the revision numbers that every write to its material bumps
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -54,13 +55,23 @@ class StateTable:
     key: tuple[Any, ...]
     views: ViewTable
     state_ids: NDArray[np.int64]
-    conversation_ids: NDArray[np.int64]
-    user_turns: NDArray[np.int64]
     scenario: NDArray[np.int64]
     scenarios: tuple[str, ...]
     cut: NDArray[np.bool_]
-    positions: dict[int, int]
     sample: "Sample | None" = None  # where it is not the whole log (`table_sample`)
+
+    @property
+    def conversation_ids(self) -> NDArray[np.int64]:
+        return self.views.state_conversation
+
+    @property
+    def user_turns(self) -> NDArray[np.int64]:
+        return self.views.state_turn
+
+    @cached_property
+    def positions(self) -> dict[int, int]:
+        """The row of each state by its id."""
+        return {int(pk): position for position, pk in enumerate(self.state_ids)}
 
     @property
     def counted(self) -> NDArray[np.bool_]:
@@ -104,7 +115,7 @@ def held(inventory: Inventory, centre: Centre) -> StateTable | None:
 def empty_table(dimension: int = 1) -> StateTable:
     """No states at all: for what is scored by vectors of its own."""
     vectors, none = np.empty((0, dimension), dtype=np.float32), np.empty(0, dtype=np.int64)
-    return StateTable((), ViewTable(vectors, vectors, none, none, none, none), none, none, none, none, (), none > 0, {})
+    return StateTable((), ViewTable.of_turns(vectors, vectors, none, none), none, none, (), none > 0)
 
 
 def merged(
@@ -119,26 +130,19 @@ def merged(
     scenarios = tuple(sorted({name for part in parts for name in part.scenarios}))
     code = {name: number for number, name in enumerate(scenarios)}
     codes = [np.array([code[name] for name in part.scenarios], dtype=np.int64)[part.scenario] for part in parts]
-    conversation, turn, state_ids = conversation[order], turn[order], state_ids[order]
-    views = ViewTable(
-        cumulative=np.concatenate([part.views.cumulative for part in parts])[order],
-        turns=np.concatenate([part.views.turns for part in parts])[order],
-        state_conversation=conversation,
-        state_turn=turn,
-        turn_conversation=conversation,
-        turn_index=turn,
-    )
     return StateTable(
         key=key,
-        views=views,
-        state_ids=state_ids,
-        conversation_ids=conversation,
-        user_turns=turn,
+        views=ViewTable.of_turns(
+            np.concatenate([part.views.cumulative for part in parts])[order],
+            np.concatenate([part.views.turns for part in parts])[order],
+            conversation[order],
+            turn[order],
+        ),
+        state_ids=state_ids[order],
         scenario=np.concatenate(codes)[order],
         scenarios=scenarios,
         cut=cut[order],
-        positions={int(pk): position for position, pk in enumerate(state_ids)},
-        sample=sampled(state_ids),
+        sample=sampled(state_ids[order]),
     )
 
 
@@ -166,27 +170,19 @@ def build(
     dimension = len(core.vector)
     scenarios = tuple(sorted({row[3] for row in rows}))
     code = {name: number for number, name in enumerate(scenarios)}
-    conversation = np.array([row[1] for row in rows], dtype=np.int64)
-    turn = np.array([row[2] for row in rows], dtype=np.int64)
     state_ids = np.array([row[0] for row in rows], dtype=np.int64)
-    views = ViewTable(
-        cumulative=_gather([row[4] for row in rows], core, dimension),
-        turns=_gather([row[5] for row in rows], core, dimension),
-        state_conversation=conversation,
-        state_turn=turn,
-        turn_conversation=conversation,
-        turn_index=turn,
-    )
     return StateTable(
         key=key,
-        views=views,
+        views=ViewTable.of_turns(
+            _gather([row[4] for row in rows], core, dimension),
+            _gather([row[5] for row in rows], core, dimension),
+            np.array([row[1] for row in rows], dtype=np.int64),
+            np.array([row[2] for row in rows], dtype=np.int64),
+        ),
         state_ids=state_ids,
-        conversation_ids=conversation,
-        user_turns=turn,
         scenario=np.array([code[row[3]] for row in rows], dtype=np.int64),
         scenarios=scenarios,
         cut=np.array([row[6] for row in rows], dtype=bool),
-        positions={int(pk): position for position, pk in enumerate(state_ids)},
         sample=sampled(state_ids) if sampled else None,
     )
 
