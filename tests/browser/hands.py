@@ -122,11 +122,10 @@ class Hands(ABC):
 
 
 class Keys(Hands):
-    """JavaScript on, no mouse. ``longest`` is the farthest that anything was, in Tabs."""
+    """JavaScript on, no mouse."""
 
     def __init__(self, page: Page) -> None:
         super().__init__(page)
-        self.longest = 0
         self._last = ""
         page.context.add_init_script(NO_MOUSE)
         page.on("filechooser", lambda _asked: None)  # from the start: a key must not be faster than the listening
@@ -144,9 +143,8 @@ class Keys(Hands):
     def reach(self, what: Locator, there: str = AT) -> None:
         expect(what).to_be_visible()
         key = "Shift+Tab" if what.evaluate(BEFORE) else "Tab"
-        for tabs in range(MOST_TABS + 1):
+        for _ in range(MOST_TABS + 1):
             if what.evaluate(there):
-                self.longest = max(self.longest, tabs)
                 return
             self.page.keyboard.press(key)
         raise AssertionError(f"{self.page.url}: {what} is not reached within {MOST_TABS} {key}")

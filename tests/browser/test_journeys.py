@@ -140,6 +140,12 @@ def test_conversations_are_searched_kept_as_a_view_labelled_and_flagged(world: m
     expect(me.find("[data-row]")).to_have_count(1)
     me.sees("View:")
 
+    me.press(me.summary("View:"))
+    me.fill(me.field("Save this list as"), "Lamps again")
+    me.press(me.button("Save"))
+    me.said("Saved, for you alone.")
+    assert SavedView.objects.values("query").distinct().count() == 1  # an address that only names a view stands for it
+
     me.press(me.link("talk-4"))
     me.sees_heading("talk-4")
     me.press(me.find("#rail-1"))
@@ -472,6 +478,7 @@ def test_a_typed_conversation_is_played_and_taught(world: make.World, start: Sta
     me.fill(me.field("Next message"), "cancel the order of the lamp")
     me.press(me.button("See what is selected"))
     me.sees_heading(re.compile("^Message 1"))
+    expect(me.find("#results .play-rows").get_by_role("img").first).to_be_visible()  # the bars
     me.press(me.button(re.compile("should not have been selected$")).first)
     me.sees_heading("What will change")
     me.sees("cancel the order of the lamp")
@@ -527,3 +534,30 @@ def test_the_audit_is_filtered_and_an_object_s_history_read(world: make.World, s
     me.press(me.link(re.compile("^History of")))
     me.is_at(r"audit/\?object=change-order.*")
     assert me.find("[data-row]").count() > 1
+
+
+# --------------------------------------------------------------------------------------------------- what they rely on
+def test_a_choice_passed_by_keys_waits_for_its_button_and_one_by_mouse_does_not(
+    world: make.World, page_of: Callable[..., Page]
+) -> None:
+    page = page_of(world.author)
+    page.goto("/i/tiny/agreement/")
+    page.wait_for_load_state("load")
+    policy, show = page.locator("#policy"), page.get_by_role("button", name="Show", exact=True)
+    expect(show).to_be_hidden()
+    policy.focus()
+    page.keyboard.press("ArrowDown")
+    expect(policy).to_have_value("cancel-order")
+    expect(show).to_be_visible()
+    page.keyboard.press("ArrowDown")
+    expect(policy).to_have_value("change-order")
+    expect(policy).to_be_focused()
+    page.keyboard.press("Tab")
+    expect(page).to_have_url(re.compile("/agreement/$"))
+    show.focus()
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile(r"policy=change-order"))
+    page.wait_for_load_state("load")
+    policy.click()
+    policy.select_option("refund-status")
+    expect(page).to_have_url(re.compile(r"policy=refund-status"))
