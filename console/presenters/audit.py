@@ -9,8 +9,9 @@ from django.urls import NoReverseMatch, reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from console.models import ArtifactText, AuditEvent, Inventory, Run
+from console.models import AuditEvent, Inventory, Run
 from console.presenters import changes, labels
+from console.presenters.names import policy_names
 from console.services.audit_read import OF_A_POLICY, run_of
 
 NONE = "–"
@@ -42,10 +43,7 @@ class Row:
 def rows(inventory: Inventory, events: Iterable[AuditEvent], *, technical: bool = False) -> list[Row]:
     """At most two queries for all of them: the names of the policies, and which runs there are."""
     listed = list(events)
-    texts = ArtifactText.objects.current().filter(artifact__inventory=inventory)
-    names: dict[str, str] = {}
-    if any(event.object_type in OF_A_POLICY for event in listed):
-        names = dict(texts.values_list("artifact__key", "name"))
+    names = policy_names(inventory) if any(event.object_type in OF_A_POLICY for event in listed) else {}
     asked = {run_of(event) for event in listed} - {""}
     runs = set(Run.objects.filter(inventory=inventory, public_id__in=asked).values_list("public_id", flat=True))
     return [_row(inventory, event, names, runs if asked else set(), technical=technical) for event in listed]

@@ -9,6 +9,7 @@ from django.utils.translation import ngettext
 
 from console.models import ArtifactText, AuditEvent, Change, ClassifierVersion, Inventory, Role
 from console.presenters import labels
+from console.presenters.names import policy_names
 from console.presenters.words import items
 from console.services import reverting
 from console.services.artifacts import EDITED
@@ -56,8 +57,7 @@ def change_rows(
     acts = reverting.roots(listed)
     targets: dict[str, str] = {}
     if any(change.action == "dependencies" for change in listed):
-        texts = ArtifactText.objects.current().filter(artifact__inventory=inventory)
-        targets = dict(texts.values_list("artifact__key", "name"))
+        targets = policy_names(inventory)
     return [
         _row(
             change,

@@ -9,8 +9,9 @@ from django.utils.translation import ngettext
 
 from console.models import EncoderMigration, MigrationState
 from console.services.migrate import Forecast
+from sq_core.migration import Beside
 
-FIGURES = (("recall", "recall"), ("precision", "precision"), ("kept", "kept"))
+FIGURES = ("recall", "precision", "kept")
 
 
 @dataclass(frozen=True)
@@ -56,10 +57,6 @@ class Step:
         return self.all - self.left
 
 
-def progress(left: int, whole: int) -> Step:
-    return Step(left, whole)
-
-
 def forecast(found: Forecast) -> dict[str, Any]:
     minutes = max(1, round(found.seconds / 60))
     took = (
@@ -77,19 +74,6 @@ def forecast(found: Forecast) -> dict[str, Any]:
         if found.hosted
         else _("none: the packaged encoder runs on this machine"),
     }
-
-
-@dataclass(frozen=True)
-class Figure:
-    name: str
-    before: float
-    after: float
-    low: float | None
-    high: float | None
-
-    @property
-    def difference(self) -> float:
-        return self.after - self.before
 
 
 @dataclass(frozen=True)
@@ -129,7 +113,7 @@ def report(found: Mapping[str, Any]) -> dict[str, Any]:
     policies.sort(key=lambda each: (-each.lost, -each.moved, each.key))  # misses first
     return {
         **found,
-        "figures": [Figure(label, **found["figures"][name]) for name, label in FIGURES if name in found["figures"]],
+        "figures": [(name, Beside(**found["figures"][name])) for name in FIGURES if name in found["figures"]],
         "policies": policies,
         "moved": sum(each.moved > 0 for each in policies),
         "against": [against(code, value) for code, value in found["verdict"]["against"]],

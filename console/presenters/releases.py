@@ -7,8 +7,9 @@ from datetime import datetime
 
 from django.db.models import Max
 
-from console.models import ArtifactText, Change, Discovery, Inventory, Origin, Release, ReleaseActivation
+from console.models import Change, Discovery, Inventory, Origin, Release, ReleaseActivation
 from console.presenters.changes import ChangeGroup, ChangeRow, change_rows, grouped
+from console.presenters.names import policy_names
 from console.presenters.words import Item, items
 from console.services import release_diff
 from console.services.release_diff import FieldChange, PinChange, ReleaseDiff, TextChange
@@ -111,12 +112,6 @@ def difference(inventory: Inventory, a: int, b: int, *, technical: bool = False)
         pins=[(names.get(pin.artifact, pin.artifact), pin) for pin in diff.pins],
         point=items(diff.point, technical=technical),
     )
-
-
-def policy_names(inventory: Inventory) -> dict[str, str]:
-    """By key, as they are called now."""
-    rows = ArtifactText.objects.current().filter(artifact__inventory=inventory)
-    return dict(rows.values_list("artifact__key", "name"))
 
 
 def _text(row: TextChange, name: str) -> Text:

@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from console.models import Artifact, ArtifactText, Inventory
+from console.models import Artifact, Inventory
 from console.presenters import amounts, labels
+from console.presenters.names import policy_names
 
 Json = Mapping[str, Any]
 SHARES = ("precision_at_r90", "precision", "recall", "kept", "coverage")
@@ -100,8 +101,7 @@ def plain(value: Any) -> str:
 def named(inventory: Inventory, rows: Sequence[Json]) -> list[dict[str, Any]]:
     """Policies that a result says something about, with their names: ``artifact`` is a key."""
     keys = [str(row.get("artifact", "")) for row in rows]
-    texts = ArtifactText.objects.current().filter(artifact__inventory=inventory, artifact__key__in=keys)
-    names = dict(texts.values_list("artifact__key", "name"))
+    names = policy_names(inventory, keys)
     there = set(Artifact.objects.filter(inventory=inventory, key__in=keys).values_list("key", flat=True))
     return [
         {**row, "name": names.get(key, key), "key": key if key in there else ""}

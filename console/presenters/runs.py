@@ -1,7 +1,7 @@
 """Runs as pages show them: the list's rows, one run with its plan, progress, errors, results and spending."""
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -10,7 +10,6 @@ from typing import Any
 from django.utils.translation import gettext as _
 
 from console.models import (
-    ArtifactText,
     Attempt,
     AuditEvent,
     Change,
@@ -25,6 +24,7 @@ from console.models import (
 )
 from console.presenters import amounts, costs, labels, run_words
 from console.presenters.changes import ChangeGroup, change_rows, grouped
+from console.presenters.names import policy_names
 from console.presenters.results import plain
 from console.presenters.run_words import State
 from console.services import costs as ledger
@@ -110,14 +110,6 @@ def _row(run: Run, now: Progress, silent: timedelta | None, names: Mapping[str, 
         rate="" if run.ended or not run.started_at else run_words.rate(now),
         eta="" if now.eta is None or run.state != RunState.RUNNING else run_words.clock(now.eta),
     )
-
-
-def policy_names(inventory: Inventory, keys: Iterable[str]) -> dict[str, str]:
-    wanted = set(keys)
-    if not wanted:
-        return {}
-    texts = ArtifactText.objects.current().filter(artifact__inventory=inventory, artifact__key__in=wanted)
-    return dict(texts.values_list("artifact__key", "name"))
 
 
 def recorded(run: Run) -> bool:

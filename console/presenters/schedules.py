@@ -9,7 +9,8 @@ from django.utils.translation import gettext as _
 
 from console.models import Inventory, ModelProvider, Role, Schedule, ScheduledStart, StartOutcome
 from console.presenters import amounts, labels, run_words
-from console.presenters.runs import nobody_works, policy_names
+from console.presenters.names import policy_names
+from console.presenters.runs import nobody_works
 from console.services import model_trial, models_setting, schedules, standing_loop
 from console.services.errors import ServiceError
 from console.services.run_kinds import KINDS, MODEL_OF

@@ -12,6 +12,7 @@ from console.models import Change, Inventory, Role
 from console.permissions import Request, actor_of, refused, require, wants_part
 from console.presenters import changes as shown
 from console.presenters import releases as releases_shown
+from console.presenters.names import policy_names
 from console.presenters.words import items
 from console.services import reverting, workbench
 from console.services.curate import Applied
@@ -106,7 +107,7 @@ def _of_fields(request: Request, change: Change) -> HttpResponse:
         )
         return redirect(_next(request))
     found = reverting.preview(change, by=actor_of(request))
-    technical, names = request.user.technical_terms, releases_shown.policy_names(inventory)
+    technical, names = request.user.technical_terms, policy_names(inventory)
     context: dict[str, Any] = {
         "change": shown.change_rows(inventory, [change], technical=technical)[0],
         "title": _title(request, change),

@@ -12,7 +12,7 @@ from console import tasks
 from console.models import EncoderMigration, Inventory, MigrationState, Role
 from console.permissions import Request, actor_of, require, wants_part
 from console.presenters import migration as shown
-from console.presenters.releases import policy_names
+from console.presenters.names import policy_names
 from console.services import migrate, migrate_switch
 from console.services.errors import Invalid, ServiceError, Unavailable
 from console.services.inventories import current_point
@@ -75,7 +75,7 @@ def _page(
         "names": policy_names(request.inventory),
     }
     if found.state == MigrationState.EMBEDDING:
-        context["progress"] = shown.progress(*migrate.progress(found))
+        context["progress"] = shown.Step(*migrate.progress(found))
     if found.report is not None:
         context["report"] = shown.report(found.report)
         context["stale"] = found.state == MigrationState.READY and found.report["release"] != found.inventory.release

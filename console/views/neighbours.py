@@ -10,9 +10,10 @@ from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_GET
 from numpy.typing import NDArray
 
-from console.models import ArtifactText, Inventory, Role
+from console.models import Inventory, Role
 from console.permissions import Request, require, wants_part
 from console.presenters import figures_neighbours as figures
+from console.presenters.names import policy_names
 from console.services import neighbours as service
 from console.services.evaluation_pages import rank_of
 from console.services.neighbours import Neighbourhood
@@ -26,11 +27,6 @@ def _by(request: Request) -> str:
     return asked if asked in dict(BY) else "one"
 
 
-def _names(inventory: Inventory, keys: tuple[str, ...]) -> dict[str, str]:
-    texts = ArtifactText.objects.current().filter(artifact__inventory=inventory, artifact__key__in=keys)
-    return dict(texts.values_list("artifact__key", "name"))
-
-
 @require_GET
 @require(Role.VIEWER)
 def neighbours(request: Request, inventory: Inventory) -> HttpResponse:
@@ -38,7 +34,7 @@ def neighbours(request: Request, inventory: Inventory) -> HttpResponse:
     found, by, q = service.neighbourhood(inventory), _by(request), request.GET.get("q", "")[:80]
     if found is None:
         return render(request, "neighbours/list.html", {"found": None})
-    names = _names(inventory, found.keys)
+    names = policy_names(inventory, found.keys)
     start = rank_of(request.GET.get("after", ""))
     rows = _asked(found, names, by, q)
     context: dict[str, Any] = {
@@ -82,7 +78,7 @@ def neighbours_figures(request: Request, inventory: Inventory) -> HttpResponse:
     keys = tuple(found.keys[j] for j in found.drawn.tolist())
     base = reverse("neighbours", args=[inventory.slug])
     links = {(a, b): f"{base}{a}...{b}/" for a in keys for b in keys if a != b}
-    response = JsonResponse({"matrix": figures.matrix_figure(found, _names(inventory, keys), links, by=by)})
+    response = JsonResponse({"matrix": figures.matrix_figure(found, policy_names(inventory, keys), links, by=by)})
     response["Cache-Control"] = "private, no-cache"
     return response
 
