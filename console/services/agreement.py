@@ -32,7 +32,7 @@ from console.models import (
 from console.services.actor import Actor
 from console.services.review_build import Asked, Chosen
 from console.services.review_build import Pair as BuiltPair
-from console.services.review_queues import write_queue
+from console.services.review_queues import create_queue
 from sq_core.evaluation.agreement import Agreement, Weights, agreement
 
 SCORES = (1, 2, 3, 4, 5)
@@ -303,7 +303,8 @@ def queue_of(inventory: Inventory, pairs: Sequence[Pair], *, by: Actor, name: st
         if (pair.conversation_public_id, pair.user_turn) in states and pair.policy in artifacts
     }
     chosen = Chosen([BuiltPair(state, artifact, {}) for state, artifact in found], len(found), len(artifacts), 0, 0)
-    return write_queue(inventory, Asked(QueueKind.CUSTOM, size=len(found)), chosen, by=by, name=name, blind=True)
+    asked = Asked(QueueKind.CUSTOM, size=len(found))
+    return create_queue(inventory, asked, by=by, chosen=chosen, name=name, blind=True)
 
 
 def judges(inventory: Inventory) -> list[Judge]:

@@ -124,14 +124,8 @@ def _pieces(items: Iterator[str], size: int) -> Iterator[list[str]]:
         yield piece
 
 
-# ------------------------------------------------------------------------------------------------- vectors of live turns
-# Live turns: a conversation's earlier turns are not embedded again. The encoder gives a text the same bits every time, so an
-# answer is the same with it or without.
-_turns = caches.Cache(20_000)
-
-
-class CachingEncoder:
-    """An encoder that asks the process's cache first; it stands in wherever an `Encoder` is taken."""
+class EncoderOver:
+    """Of an encoder that stands before another: all but how it comes by its vectors."""
 
     def __init__(self, inner: Encoder) -> None:
         self._inner = inner
@@ -146,6 +140,16 @@ class CachingEncoder:
 
     def overflows(self, texts: Sequence[str]) -> list[bool]:
         return self._inner.overflows(texts)
+
+
+# ------------------------------------------------------------------------------------------------- vectors of live turns
+# Live turns: a conversation's earlier turns are not embedded again. The encoder gives a text the same bits every time, so an
+# answer is the same with it or without.
+_turns = caches.Cache(20_000)
+
+
+class CachingEncoder(EncoderOver):
+    """An encoder that asks the process's cache first; it stands in wherever an `Encoder` is taken."""
 
     def encode(self, texts: Sequence[str]) -> Vectors:
         keys = [vector_key(self.id, text) for text in texts]

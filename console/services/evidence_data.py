@@ -84,22 +84,12 @@ def stored_digests(inventory: Inventory) -> dict[str, dict[int, str]]:
 
 
 # -------------------------------------------------------------------------------------------------------------- vectors
-class StoredEncoder:
+class StoredEncoder(embed.EncoderOver):
     """An encoder whose vectors are kept in the database: what any run has embedded is never embedded again."""
 
     def __init__(self, inner: embedding.Encoder, progress: Progress | None = None) -> None:
-        self._inner, self._progress = inner, progress
-
-    @property
-    def id(self) -> str:
-        return self._inner.id
-
-    @property
-    def dimension(self) -> int:
-        return self._inner.dimension
-
-    def overflows(self, texts: Sequence[str]) -> list[bool]:
-        return self._inner.overflows(texts)
+        super().__init__(inner)
+        self._progress = progress
 
     def encode(self, texts: Sequence[str]) -> embedding.Vectors:
         """Raises Unavailable; pieces that were embedded before stay."""

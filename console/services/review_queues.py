@@ -34,6 +34,7 @@ def create_queue(
     asked: Asked,
     *,
     by: Actor,
+    chosen: Chosen | None = None,
     name: str = "",
     reviewers: int = 1,
     minutes: int = 15,
@@ -41,29 +42,12 @@ def create_queue(
     guideline: str = "",
     closes_at: datetime | None = None,
 ) -> ReviewQueue:
-    """Choose the items now and keep them: their order, and why each is there. Raises Invalid where there is none."""
-    _check(inventory, asked, reviewers, minutes)
-    chosen = choose(inventory, asked)
-    return write_queue(
-        inventory, asked, chosen, by=by, name=name, reviewers=reviewers, minutes=minutes, blind=blind,
-        guideline=guideline, closes_at=closes_at,
-    )  # fmt: skip
-
-
-def write_queue(
-    inventory: Inventory,
-    asked: Asked,
-    chosen: Chosen,
-    *,
-    by: Actor,
-    name: str = "",
-    reviewers: int = 1,
-    minutes: int = 15,
-    blind: bool = False,
-    guideline: str = "",
-    closes_at: datetime | None = None,
-) -> ReviewQueue:
-    """A queue of what was chosen. Raises Invalid where that is nothing."""
+    """Choose the items now, where they are not ``chosen`` yet, and keep them: their order, and why each is there. Raises
+    Invalid where there is none.
+    """
+    if chosen is None:
+        _check(inventory, asked, reviewers, minutes)
+        chosen = choose(inventory, asked)
     if not chosen.pairs:
         raise Invalid("No turn fits: there is nothing to review.", field="kind", hint="Choose another kind or policy.")
     with transaction.atomic():
