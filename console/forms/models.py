@@ -7,8 +7,6 @@ from django.utils.translation import gettext_lazy as _
 
 from console.models import ModelProvider, ModelSetting, Rubric
 
-NUMBERS = {"class": "short"}
-
 
 class ModelForm(forms.Form):
     """What `services.models_setting.set_model` takes; it checks it all once more. Empty limits = none, prices = unknown."""

@@ -78,11 +78,6 @@ class Shelf:
                 pool.vectors.append(centred(vector[None, :], self._centre)[0])
         return pools
 
-    def _of_this_run(self, row: Exemplar) -> bool:
-        return (
-            row.run_id == self._context.run.pk and row.status == ExemplarStatus.PROMOTED and not row.decided_by_person
-        )
-
     def take(self, payload: Json, written: Written) -> Json:
         """Sort the texts of one item, and say what became of them."""
         pool = self._pools[payload["artifact"]]

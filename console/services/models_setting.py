@@ -12,7 +12,7 @@ from django.db.models import Max
 from console import providers
 from console.models import ArtifactText, Guideline, Inventory, ModelProvider, ModelRole, ModelSetting, Rubric, Status
 from console.providers import BatchModel, ChatModel, ProviderError, recorded
-from console.providers.keys import KEY_HINT, KEY_NAME, secret
+from console.providers.keys import KEY_HINT, KEY_NAME
 from console.services import audit, caches
 from console.services.actor import Actor
 from console.services.errors import Invalid, NotFound, Unavailable
@@ -95,14 +95,6 @@ def batches_of(setting: ModelSetting) -> BatchModel:
         return providers.get_batches(setting)
     except ProviderError as error:
         raise Unavailable(error.message, field="key_name") from error
-
-
-def has_key(name: str) -> bool:
-    """Whether this server's environment holds the key of that name."""
-    try:
-        return bool(secret(name))
-    except ProviderError:
-        return False
 
 
 def cost(setting: ModelSetting, tokens_in: int, tokens_out: int, *, discount: float = 1.0) -> Decimal | None:

@@ -67,11 +67,6 @@ def role_label(name: str) -> str:
     return str(labels.role(name).plain)
 
 
-@register.filter
-def role_line(name: str) -> str:
-    return str(labels.role(name).line)
-
-
 @register.simple_tag(takes_context=True)
 def mark(context: RequestContext, name: str, hidden: bool = False) -> SafeString:
     """A meaning's shape. Read out by its label, or hidden from screen readers where the label stands beside it."""

@@ -1,4 +1,4 @@
-"""What the pages of review ask for: the words of answers and kinds."""
+"""What the pages of review ask for: the words of answers."""
 
 from django import template
 
@@ -10,8 +10,3 @@ register = template.Library()
 @register.filter
 def review_word(name: str) -> str:
     return shown.word(name)
-
-
-@register.filter
-def review_kind(name: str) -> str:
-    return str(shown.kind(name).name)
