@@ -6,8 +6,10 @@ examples share words on purpose, five conversations of different scenarios, all 
 who is admin of another inventory and must find nothing here.
 """
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from django.db import connection
@@ -30,11 +32,13 @@ from console.services import (
     embed,
     inventories,
     refitting,
+    runtime,
 )
 from console.services.actor import SYSTEM, Actor, person
 from console.services.ingest_conversations import import_conversations
 from console.services.ingest_judgements import import_judgements
 from sq_core import conversation as log
+from sq_core.decision import Outcome
 from sq_core.readers import JudgementRow
 from tests import snapshot
 
@@ -199,6 +203,34 @@ def judge(inv: Inventory, external_id: str, user_turn: int, scores: Mapping[str,
     report = import_judgements(inv, [row], by=SYSTEM)
     if report.rejected:
         raise AssertionError(report.errors)
+
+
+def outcomes(inv: Inventory, talk: Conversation) -> list[tuple[Outcome, ...] | None]:
+    """Per user turn the draft's outcome of every policy, in the bundle's order; None = not embedded yet."""
+    bundle = runtime.runtime(inv, "draft")
+    centre = inventories.current_point(inv).centre
+    vectors = runtime.conversation_vectors(inv, centre, talk) if centre else None
+    done = bundle.outcomes(vectors) if vectors is not None else ()
+    return [*done, *[None] * (talk.states.count() - len(done))]
+
+
+def lines(path: Path, rows: Iterable[object]) -> None:
+    path.write_text("\n".join(json.dumps(row) for row in rows), encoding="utf-8")
+
+
+def files(folder: Path, *, exemplars: str = "exemplars.jsonl") -> None:
+    """The world's material as files that can be imported."""
+    lines(folder / "policies.jsonl", [{"id": key, "name": key, "text": text} for key, text in TEXTS.items()])
+    sides = [{"artifact": k, "signals": SIGNALS[k], "anti_signals": ANTI_SIGNALS[k]} for k in TEXTS]
+    lines(folder / exemplars, sides)
+    talks = {name: [{"role": "user", "content": text} for text, _ in turns] for name, turns in TALKS.items()}
+    lines(folder / "conversations.jsonl", [{"id": name, "messages": said} for name, said in talks.items()])
+    judged = [
+        {"conversation": name, "user_turn": turn, "judge": "j", "scores": {k: 5 if k in needed else 1 for k in TEXTS}}
+        for name, turns in TALKS.items()
+        for turn, (_, needed) in enumerate(turns)
+    ]
+    lines(folder / "judgements.jsonl", judged)
 
 
 def world() -> World:

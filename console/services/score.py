@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from console.models import (
     Artifact,
     ClassifierVersion,
-    Conversation,
     Decision,
     Discovery,
     Inventory,
@@ -27,7 +26,7 @@ from console.services import caches, embed, fit, served, table, table_sample
 from console.services.actor import Actor
 from console.services.errors import Invalid, ServiceError, Unavailable
 from console.services.ingest_conversations import grow_conversation
-from console.services.runtime import ReleaseName, conversation_vectors, release_number, runtime
+from console.services.runtime import ReleaseName, release_number, runtime
 from sq_core.bundle import Bundle
 from sq_core.conversation import Message, MessageError, messages_from_json, prefix_digests, user_turns
 from sq_core.decision import Fired, Outcome
@@ -262,20 +261,6 @@ def _record_one(inventory: Inventory, row: Mapping[str, Any], keys: dict[str, in
 
 
 # -------------------------------------------------------------------------------------------------- stored conversations
-def conversation_outcomes(
-    inventory: Inventory, conversation: Conversation, *, release: ReleaseName = "draft"
-) -> list[tuple[Outcome, ...] | None]:
-    """Per user turn the outcome of every artifact (order of the bundle's artifacts); None = not scored yet."""
-    turns = QueryState.objects.filter(conversation=conversation).count()
-    bundle = runtime(inventory, release)
-    point = OperatingPoint.objects.at(bundle.release).select_related("centre").get(inventory=inventory)
-    if point.centre is None:
-        return [None] * turns
-    vectors = conversation_vectors(inventory, point.centre, conversation)
-    done: Outcomes = bundle.outcomes(vectors) if vectors is not None else ()
-    return [*done, *[None] * (turns - len(done))]
-
-
 def outcomes_of_messages(
     inventory: Inventory, messages: Sequence[Mapping[str, Any]], *, release: ReleaseName = "draft"
 ) -> Outcomes:

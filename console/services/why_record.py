@@ -119,12 +119,6 @@ class Span:
     until: datetime | None
 
 
-def version_span(artifact: Artifact, number: int | None) -> Span | None:
-    """When version ``number`` of an artifact decided; None without one."""
-    version = ClassifierVersion.objects.filter(artifact=artifact, number=number).first() if number is not None else None
-    return span_of(artifact.inventory, version) if version is not None else None
-
-
 _spans = caches.Cache(2_000)
 
 

@@ -38,26 +38,7 @@ def run(*args: Any, **options: Any) -> str:
 @pytest.fixture
 def files(tmp_path: Path) -> Path:
     """The tests' tiny world as files."""
-
-    def lines(name: str, rows: list[Any]) -> None:
-        (tmp_path / name).write_text("\n".join(json.dumps(row) for row in rows), encoding="utf-8")
-
-    lines("policies.jsonl", [{"id": key, "name": key, "text": text} for key, text in make.TEXTS.items()])
-    sides = [{"artifact": k, "signals": make.SIGNALS[k], "anti_signals": make.ANTI_SIGNALS[k]} for k in make.TEXTS]
-    lines("exemplars.jsonl", sides)
-    talks = {name: [{"role": "user", "content": text} for text, _ in turns] for name, turns in make.TALKS.items()}
-    lines("conversations.jsonl", [{"id": name, "messages": messages} for name, messages in talks.items()])
-    judged = [
-        {
-            "conversation": name,
-            "user_turn": turn,
-            "judge": "j",
-            "scores": {k: 5 if k in needed else 1 for k in make.TEXTS},
-        }
-        for name, turns in make.TALKS.items()
-        for turn, (_, needed) in enumerate(turns)
-    ]
-    lines("judgements.jsonl", judged)
+    make.files(tmp_path)
     return tmp_path
 
 

@@ -108,7 +108,7 @@ def test_selected_and_differing_ones_whatever_they_are_worked_out_from(
             for name, row in rows.items()
             if any(
                 o.artifact == key and o.fired
-                for turn in score.conversation_outcomes(world.inventory, row.conversation)
+                for turn in make.outcomes(world.inventory, row.conversation)
                 for o in turn or ()
             )
         ]
@@ -118,7 +118,7 @@ def test_selected_and_differing_ones_whatever_they_are_worked_out_from(
 def record_all(world: make.World) -> None:
     for talk in world.talks.values():
         for state, outcomes in zip(
-            talk.states.order_by("user_turn"), score.conversation_outcomes(world.inventory, talk), strict=True
+            talk.states.order_by("user_turn"), make.outcomes(world.inventory, talk), strict=True
         ):
             discovery = Discovery.objects.create(
                 inventory=world.inventory, state=state, conversation=talk.external_id, user_turn=state.user_turn,
@@ -171,7 +171,7 @@ def test_more_than_are_counted(world: make.World, monkeypatch: pytest.MonkeyPatc
 
 def test_selected_at_the_last_turn_is_what_decides(world: make.World) -> None:
     for row in lists.page(world.inventory, Wanted()).rows:
-        outcomes = score.conversation_outcomes(world.inventory, row.conversation)[-1]
+        outcomes = make.outcomes(world.inventory, row.conversation)[-1]
         assert outcomes is not None
         assert row.selected is not None
         assert set(row.selected) == {o.artifact for o in outcomes if o.fired}

@@ -5,7 +5,7 @@ import pytest
 from console.models import Pin
 from console.presenters import conversations as shown
 from console.services import conversations as service
-from console.services import curate, human_labels, inventories, runtime, score
+from console.services import curate, human_labels, inventories, runtime
 from console.services.actor import SYSTEM, person
 from console.services.errors import NotFound
 from console.services.plan import Step
@@ -27,7 +27,7 @@ def test_by_public_id_or_its_own_and_never_another_inventory_s(world: make.World
 def test_outcomes_are_those_of_the_score_service(world: make.World) -> None:
     for name, conversation in world.talks.items():
         talk = service.talk(world.inventory, name)
-        assert [turn.outcomes for turn in talk.turns] == score.conversation_outcomes(world.inventory, conversation)
+        assert [turn.outcomes for turn in talk.turns] == make.outcomes(world.inventory, conversation)
 
 
 def test_a_policy_starts_at_the_turn_it_crosses_first(world: make.World) -> None:

@@ -1,6 +1,5 @@
 """The shipped sample: complete, loaded once, resumed after a kill; and the access to the demo."""
 
-import json
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -60,26 +59,7 @@ def test_the_shipped_sample_is_whole_fitted_calibrated_and_selects_what_it_shoul
 @pytest.fixture
 def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The tests' tiny world in the sample's files."""
-
-    def lines(name: str, rows: list[object]) -> None:
-        (tmp_path / name).write_text("\n".join(json.dumps(row) for row in rows), encoding="utf-8")
-
-    lines("policies.jsonl", [{"id": key, "name": key, "text": text} for key, text in make.TEXTS.items()])
-    sides = [{"artifact": k, "signals": make.SIGNALS[k], "anti_signals": make.ANTI_SIGNALS[k]} for k in make.TEXTS]
-    lines("exemplars_generated.jsonl", [*sides])
-    talks = {name: [{"role": "user", "content": text} for text, _ in turns] for name, turns in make.TALKS.items()}
-    lines("conversations.jsonl", [{"id": name, "messages": messages} for name, messages in talks.items()])
-    judged = [
-        {
-            "conversation": name,
-            "user_turn": turn,
-            "judge": "j",
-            "scores": {k: 5 if k in needed else 1 for k in make.TEXTS},
-        }
-        for name, turns in make.TALKS.items()
-        for turn, (_, needed) in enumerate(turns)
-    ]
-    lines("judgements.jsonl", [*judged])
+    make.files(tmp_path, exemplars="exemplars_generated.jsonl")
     monkeypatch.setattr(sample, "FILES", tmp_path)
     return tmp_path
 

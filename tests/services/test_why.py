@@ -26,7 +26,7 @@ def test_the_sentence_of_a_selected_turn_names_all_of_it(world: make.World) -> N
     found = explain(world, "talk-1", 1, world.cancel)
     assert found.outcome == "fired"
     assert words.lead(found) == "Selected"
-    text = words.sentence(found, span=why_record.version_span(world.cancel, found.version))
+    text = words.sentence(found, span=why_record.span_of(world.inventory, world.cancel.versions.get()))
     today = datetime.now(UTC).date().isoformat()
     assert text.startswith("at message 2: match strength +")
     assert f"over its cut-off {words.signed(found.cutoff)}, because of" in text
@@ -123,13 +123,10 @@ def test_a_hostile_reason_stays_on_its_line(world: make.World) -> None:
 def test_the_span_of_a_version(world: make.World) -> None:
     steps = [Step("add", text="stop the order", polarity="signal")]
     curate.apply(world.cancel, steps, by=world.by, base_version=1)
-    first, second = why_record.version_span(world.cancel, 1), why_record.version_span(world.cancel, 2)
-    assert first is not None
-    assert second is not None
+    first, second = (why_record.span_of(world.inventory, each) for each in world.cancel.versions.order_by("number"))
     newest = Release.objects.get(inventory=world.inventory, number=second.from_release)
     assert (first.until, second.since, second.until) == (newest.at, newest.at, None)
     assert " to " in words.span_text(first)
-    assert why_record.version_span(world.cancel, None) is None
 
 
 def test_the_prior_is_the_policy_s_own_base_rate_beside_the_margin(world: make.World) -> None:
