@@ -25,8 +25,8 @@ from console.models import (
 )
 from console.services import caches, table, table_sample
 from console.services.inventories import point_as_read
+from console.services.log_figures import outcomes_of_log
 from console.services.runtime import runtime
-from console.services.score import outcomes_of_log
 from sq_core.evaluation.resampling import cluster_sums
 from sq_core.scoring import cut_off, margin
 

@@ -24,7 +24,7 @@ from console.models import (
     Polarity,
     Status,
 )
-from console.services import artifacts, curate, embed, fit, inventories, refitting, runtime, score, table
+from console.services import artifacts, curate, embed, fit, inventories, log_figures, refitting, runtime, score, table
 from console.services.actor import SYSTEM, Actor
 from console.services.plan import Step
 from console.services.table_sample import page_table
@@ -131,7 +131,7 @@ def try_out(inventory: Inventory, written: Written) -> Trial:
         outcome = one.outcomes(score.read_messages([{"role": "user", "content": text}]), encoder=live)[-1][0]
         tried.append(Tried(text, outcome.fired, outcome.margin, outcome.cutoff))
     states = page_table(inventory, point)
-    fired = score.fired_states(artifact, one, states)[states.counted]
+    fired = log_figures.fired_states(artifact, one, states)[states.counted]
     return Trial(
         tried=tuple(tried),
         share=float(np.mean(fired)) if len(fired) else None,

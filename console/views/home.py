@@ -13,7 +13,7 @@ from console.models import Inventory, Role
 from console.permissions import Request, require, wants_part
 from console.presenters import home as cards_of
 from console.presenters import tour
-from console.services import caches, score
+from console.services import caches, log_figures
 from console.services import policy_rows as rows_of
 from console.services.errors import ServiceError
 from console.services.revision import stamp
@@ -45,7 +45,7 @@ def _runs(request: Request, inventory: Inventory) -> Any:
 
 
 def _headline(request: Request, inventory: Inventory) -> Any:
-    return score.headline(inventory)
+    return log_figures.headline(inventory)
 
 
 # The name of a card is the id of its element, its partial's name and the value of ?card=.

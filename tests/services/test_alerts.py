@@ -6,7 +6,7 @@ import pytest
 from django.utils import timezone
 
 from console.models import Conversation, Decision, Discovery, Inventory, Judgement, Origin
-from console.services import alerts, embed, fit, score
+from console.services import alerts, embed, fit, log_figures
 from tests import make
 from tests.make import World
 
@@ -98,7 +98,7 @@ def test_a_share_within_five_points_is_no_drift(world: World) -> None:
 
 def test_the_headline_is_the_same_reading(world: World) -> None:
     many(world, 24)
-    head = score.headline(world.inventory, "live")
+    head = log_figures.headline(world.inventory, "live")
     estimate = alerts.recall_estimate(world.inventory)
     assert estimate is not None
     assert head.missed == pytest.approx(1 - estimate.recall)  # every conversation here is of this week

@@ -19,7 +19,18 @@ from console.models import (
     Release,
     Source,
 )
-from console.services import artifacts, curate, embed, fit, inventories, refitting, rolling_back, runtime, score, table
+from console.services import (
+    artifacts,
+    curate,
+    embed,
+    fit,
+    inventories,
+    log_figures,
+    refitting,
+    rolling_back,
+    runtime,
+    table,
+)
 from console.services.actor import Actor
 from console.services.artifacts import exemplar_digest
 from console.services.curate import Step
@@ -518,10 +529,10 @@ def test_a_collision_in_the_database_is_a_conflict(world: World, monkeypatch: py
 
 
 def test_the_headline_leaves_out_conversations_that_gave_an_example(world: World) -> None:
-    before = score.headline(world.inventory)
+    before = log_figures.headline(world.inventory)
     promote(world)
     world.inventory.refresh_from_db()
-    after = score.headline(world.inventory)
+    after = log_figures.headline(world.inventory)
     relevant = sum(1 for turns in TALKS["talk-5"] if "cancel-order" in turns[1])
     assert before.needed_pairs - after.needed_pairs == relevant == 1
     assert before.needed == after.needed  # what the judge finds needed is no figure of a classifier

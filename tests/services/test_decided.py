@@ -11,9 +11,9 @@ from console.services import (
     decide,
     evaluation_overview,
     fit,
+    log_figures,
     review_items,
     review_queues,
-    score,
     table,
 )
 from console.services.actor import person
@@ -108,7 +108,7 @@ def test_recall_of_a_preview_a_version_and_home_say_how_much_people_decided(worl
     step = Step("add", text="money back where", polarity="signal")
     effect = curate.preview(world.refund, [step], by=world.by)
     assert effect.decided == 2
-    head = score.headline(fresh_inventory(world.inventory.pk))
+    head = log_figures.headline(fresh_inventory(world.inventory.pk))
     assert head.decided_pairs == 2
     estimate = alerts.recall_estimate(fresh_inventory(world.inventory.pk))
     assert estimate is None or estimate.decided == 2

@@ -9,7 +9,7 @@ import pytest
 from console.management.commands.evaluate import table_lines
 from console.models import ArtifactSetting, Change, ClassifierVersion, Exemplar, Inventory, OperatingPoint, Release
 from console.services import calibrate as service
-from console.services import curate, embed, evaluate, fit, refitting, score, table
+from console.services import curate, embed, evaluate, fit, log_figures, refitting, table
 from console.services.actor import SYSTEM, Actor
 from console.services.artifacts import archive_artifact, edit_artifact, set_dependencies
 from console.services.calibrate import calibrate
@@ -383,6 +383,6 @@ def test_with_ten_scenarios_the_figures_are_cross_fitted_too(world: World) -> No
     assert 0 < crossed["recall"] <= 1
     assert 0 < crossed["kept"] <= 1
     assert record["crc"]["enough"] is True
-    headline = score.headline(world.inventory)
+    headline = log_figures.headline(world.inventory)
     assert headline.calibrated
     assert headline.theta == record["theta"]

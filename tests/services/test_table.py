@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from console.models import Exemplar, Inventory, Judgement
-from console.services import artifacts, caches, conversations, embed, score, table, why_record, workbench
+from console.services import artifacts, caches, conversations, embed, log_figures, table, why_record, workbench
 from console.services import policy_rows as policies
 from console.services.actor import SYSTEM
 from console.services.ingest_conversations import grow_conversation
@@ -25,7 +25,7 @@ def test_a_live_turn_leaves_the_table_alone_until_it_is_embedded(world: World) -
     assert embed.embed_states(world.inventory) == 1
     after = table.state_table(Inventory.objects.get(pk=world.inventory.pk), centre)
     assert len(after) == len(before) + 1
-    assert score.headline(world.inventory).states == len(after)
+    assert log_figures.headline(world.inventory).states == len(after)
 
 
 def test_an_edit_taken_back_brings_the_judgements_of_the_text_back(world: World) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from console.models import ExemplarStatus, GoLive
-from console.services import curate, inventories, refitting, score
+from console.services import curate, inventories, log_figures, refitting
 from console.services.actor import SYSTEM
 from console.services.errors import Unavailable
 from console.services.plan import Step
@@ -17,7 +17,7 @@ HTMX = {"HX-Request": "true"}
 
 def test_the_headline_comes_first_and_is_the_service_s(world: make.World, signed_in: Any) -> None:
     page = signed_in(world.viewer).get("/i/tiny/").content.decode()
-    found = score.headline(world.inventory)
+    found = log_figures.headline(world.inventory)
     assert found.selected is not None
     assert f"{found.selected:.1f} <small>of 3</small>" in page
     assert f"{found.missed_pairs} of {found.needed_pairs}" in page
@@ -84,7 +84,7 @@ def test_a_card_that_fails_says_so_alone(world: make.World, signed_in: Any, monk
     def away(*args: Any, **kwargs: Any) -> None:
         raise Unavailable("The encoder is away.")
 
-    monkeypatch.setattr(score, "headline", away)
+    monkeypatch.setattr(log_figures, "headline", away)
     response = signed_in(world.viewer).get("/i/tiny/")
     page = response.content.decode()
     assert response.status_code == 200
