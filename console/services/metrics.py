@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from console.models import ClassifierVersion, Conversation, Decision, Discovery, Judgement, Origin
 from console.services import caches
+from console.services.policy_rows import FEW
 from console.services.table_sample import is_long
-from console.services.workbench import FEW, Ground
+from console.services.workbench import Ground
 from sq_core.evaluation.metrics import Sweep, auprc
 
 WINDOW = 90  # days
@@ -229,8 +230,7 @@ def _judged_states(ground: Ground) -> "QuerySet[Judgement, Any]":
 
 def _as_now(ground: Ground, zone: zoneinfo.ZoneInfo) -> tuple[list[Day], int]:
     """Every stored turn by its conversation's day, as the version in use decides; and judged turns without a day."""
-    assert ground.basis is not None  # noqa: S101
-    states = ground.basis.states
+    states = ground.states
     dated_rows = Conversation.objects.filter(inventory=ground.inventory, started_at__isnull=False)
     starts = {pk: at for pk, at in dated_rows.values_list("pk", "started_at") if at is not None}
     newest = max(starts.values(), default=datetime.now(tz=UTC))

@@ -36,7 +36,7 @@ from console.services.week import Week, week
 from sq_core.bundle import Bundle
 from sq_core.scoring import cut_off
 
-FEW = 20
+FEW = 20  # positives under which a rate is dimmed
 
 
 @dataclass(frozen=True)

@@ -73,8 +73,7 @@ def beside(inventory: Inventory, a: str, b: str, *, conversation: str = "", user
             raise Invalid(
                 f"{ground.artifact.key} has no version whose space could be drawn.", hint="Add examples first."
             )
-    assert grounds[0].basis is not None  # noqa: S101
-    states = grounds[0].basis.states
+    states = grounds[0].states
     rows = Conversation.objects.filter(inventory=inventory)
     found = rows.filter(public_id=conversation) if conversation else rows.filter(pk=int(states.conversation_ids[0]))
     chat = found.first()
@@ -95,9 +94,8 @@ def beside(inventory: Inventory, a: str, b: str, *, conversation: str = "", user
 
 
 def _space(ground: Ground, positions: NDArray[np.intp], texts: dict[int, str], here: int) -> Space:
-    assert ground.basis is not None  # noqa: S101
     assert ground.cutoff is not None  # noqa: S101
-    drawn, states, labels = Map(ground), ground.basis.states, ground.labels
+    drawn, states, labels = Map(ground), ground.states, ground.labels
     vectors = drawn.exemplar_vectors
     winners = np.stack([_winner(ground, int(p)) for p in positions]).astype(np.float64)
     xy = project(np.concatenate((vectors, winners)), ground.classifier, ground.cutoff, vectors)
@@ -116,8 +114,7 @@ def _space(ground: Ground, positions: NDArray[np.intp], texts: dict[int, str], h
 
 def _winner(ground: Ground, position: int) -> NDArray[np.float32]:
     """The vector of the view that counts most at one state."""
-    assert ground.basis is not None  # noqa: S101
-    views = ground.basis.states.views.views(position)
+    views = ground.states.views.views(position)
     best = workbench.winning_view(margin(ground.classifier, views, table.pooling_of(ground.point)))
     wanted = (ViewKind.CUMULATIVE, views.turn) if best is None else (ViewKind.USER_TURN, best)
     place = next(i for i, pair in enumerate(zip(views.kind, views.user_turn, strict=True)) if pair == wanted)

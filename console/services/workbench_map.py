@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from console.models import Exemplar, ExemplarStatus, Pin, Polarity
 from console.services import embed, fit, impact, table
 from console.services.errors import NotFound
-from console.services.workbench import Ground, TurnText, turn_texts
+from console.services.workbench import Ground
+from console.services.workbench_turns import TurnText, turn_texts
 from sq_core import embedding
 from sq_core.embedding import vector_key
 from sq_core.projection import Strip, project, strip

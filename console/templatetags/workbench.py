@@ -6,7 +6,7 @@ from django.utils.html import escape, format_html_join
 from django.utils.safestring import SafeString
 
 from console.presenters import labels
-from console.services.workbench import Figures, TurnRow
+from console.services.workbench_turns import Figures, TurnRow
 from console.templatetags.console import MARKS, margin_bar
 
 register = template.Library()

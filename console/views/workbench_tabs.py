@@ -16,6 +16,7 @@ from console.presenters import figures, labels
 from console.presenters.changes import change_rows
 from console.services import audit_read, fit, workbench
 from console.services import workbench_examples as examples
+from console.services import workbench_turns as turns
 from console.services import workbench_versions as versions
 from console.services.witness import witness
 from console.services.workbench import Ground
@@ -130,9 +131,9 @@ def _shown(request: Request, ground: Ground, here: Here) -> Context:
         rows = {
             int(slot.removeprefix("turn-")) for slot in (here.slot, focus) if slot.removeprefix("turn-").isdecimal()
         }
-        found = workbench.refreshed(ground, here.kept, here.whole | rows)
+        found = turns.refreshed(ground, here.kept, here.whole | rows)
     else:
-        found = workbench.shown_and_missed(
+        found = turns.shown_and_missed(
             ground,
             after_missed=here.query.get("missed", ""),
             after_extra=here.query.get("extra", ""),

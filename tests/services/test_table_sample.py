@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from console.models import Conversation, Inventory, OperatingPoint, Polarity
-from console.services import curate, fit, impact, table, table_sample, workbench
+from console.services import curate, fit, impact, table, table_sample, workbench, workbench_turns
 from console.services.inventories import current_point
 from console.services.plan import Step
 from tests import make
@@ -106,7 +106,7 @@ def test_a_vector_that_comes_later_is_looked_for_again(long_log: make.World) -> 
 
 
 def test_the_workbench_counts_shares_on_the_background_alone(long_log: make.World) -> None:
-    found = workbench.shown_and_missed(workbench.ground(long_log.inventory, "cancel-order"))
+    found = workbench_turns.shown_and_missed(workbench.ground(long_log.inventory, "cancel-order"))
     assert found.states == 3
     assert found.shown <= 3
 

@@ -18,6 +18,7 @@ from console.services import (
     workbench,
     workbench_examples,
     workbench_map,
+    workbench_turns,
     workbench_versions,
 )
 from console.services.errors import Invalid, Malformed, NotFound
@@ -50,7 +51,7 @@ def promote(world: World) -> curate.Applied:
 def test_both_lists_are_the_errors_and_nothing_else(world: World) -> None:
     for theta in (-10.0, 0.0, 10.0):
         found = at_theta(world, theta)
-        lists = workbench.shown_and_missed(found)
+        lists = workbench_turns.shown_and_missed(found)
         relevant, fired = found.labels.relevant, found.margins > theta
         ids = found.basis.states.state_ids  # type: ignore[union-attr]
         assert {row.state_id for row in lists.missed.rows} == set(ids[relevant & ~fired].tolist())
@@ -66,7 +67,7 @@ def test_a_need_that_is_new_at_its_turn_comes_first_then_the_worst_miss(world: W
     from console.services.embed import embed_states
 
     embed_states(world.inventory)
-    rows = workbench.shown_and_missed(at_theta(world, 10.0)).missed.rows
+    rows = workbench_turns.shown_and_missed(at_theta(world, 10.0)).missed.rows
     news = [row.new for row in rows]
     assert news == sorted(news, reverse=True)
     assert {(row.conversation, row.user_turn) for row in rows if not row.new} == {("long", 1), ("long", 2)}
@@ -77,7 +78,7 @@ def test_a_need_that_is_new_at_its_turn_comes_first_then_the_worst_miss(world: W
 def test_a_false_alarm_is_shown_with_the_message_that_fired(world: World) -> None:
     found = at_theta(world, -10.0)
     assert found.basis is not None
-    for row in workbench.shown_and_missed(found).extra.rows:
+    for row in workbench_turns.shown_and_missed(found).extra.rows:
         views = found.basis.states.views.views(found.basis.states.positions[row.state_id])
         best = workbench.winning_view(margin(found.classifier, views, table.pooling_of(found.point)))
         whole = next(choice for choice in row.choices if choice.user_turn is None)
@@ -90,11 +91,11 @@ def test_a_false_alarm_is_shown_with_the_message_that_fired(world: World) -> Non
 
 def test_pages_of_a_list_hold_every_row_once(world: World) -> None:
     found = at_theta(world, 10.0)
-    whole = [row.state_id for row in workbench.shown_and_missed(found).missed.rows]
+    whole = [row.state_id for row in workbench_turns.shown_and_missed(found).missed.rows]
     seen: list[int] = []
     after: str | None = ""
     while after is not None:
-        side = workbench.shown_and_missed(found, after_missed=after, size=1).missed
+        side = workbench_turns.shown_and_missed(found, after_missed=after, size=1).missed
         seen += [row.state_id for row in side.rows]
         after = side.next
     assert seen == whole
@@ -103,22 +104,22 @@ def test_pages_of_a_list_hold_every_row_once(world: World) -> None:
 
 def test_a_cursor_that_is_none_is_refused(world: World) -> None:
     with pytest.raises(Malformed):
-        workbench.shown_and_missed(ground(world), after_missed="1_2_x_4")
+        workbench_turns.shown_and_missed(ground(world), after_missed="1_2_x_4")
 
 
 def test_a_turn_can_be_asked_for_first(world: World) -> None:
     found = at_theta(world, 10.0)
-    last = workbench.shown_and_missed(found).missed.rows[-1].state_id
-    assert workbench.shown_and_missed(found, first=last).missed.rows[0].state_id == last
-    assert workbench.shown_and_missed(found, first=10**9).missed.rows
+    last = workbench_turns.shown_and_missed(found).missed.rows[-1].state_id
+    assert workbench_turns.shown_and_missed(found, first=last).missed.rows[0].state_id == last
+    assert workbench_turns.shown_and_missed(found, first=10**9).missed.rows
 
 
 def test_after_a_decision_nothing_changes_its_place(world: World) -> None:
-    before = [row.state_id for row in workbench.shown_and_missed(at_theta(world, 10.0)).missed.rows]
+    before = [row.state_id for row in workbench_turns.shown_and_missed(at_theta(world, 10.0)).missed.rows]
     promote(world)
     after = ground(world)
     changed = world.state("talk-5", 0).pk
-    lists = workbench.refreshed(after, (before, []), {changed})
+    lists = workbench_turns.refreshed(after, (before, []), {changed})
     assert [row.state_id for row in lists.missed.rows] == [changed]
     assert [f.state_id for f in lists.missed.figures] == [pk for pk in before if pk != changed]
     assert lists.missed.rows[0].example == "signal"
@@ -127,7 +128,7 @@ def test_after_a_decision_nothing_changes_its_place(world: World) -> None:
 
 def test_the_head_counts_what_the_lists_show(world: World) -> None:
     found = ground(world)
-    head, lists = workbench.head(found), workbench.shown_and_missed(found)
+    head, lists = workbench.head(found), workbench_turns.shown_and_missed(found)
     assert head.needed == 3
     assert head.needed - head.caught == lists.missed.total
     assert head.shown - head.caught == lists.extra.total

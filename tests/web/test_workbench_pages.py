@@ -11,7 +11,7 @@ from django.urls import reverse
 
 from console.models import Inventory
 from console.presenters import figures
-from console.services import authoring, curate, embed, inventories, workbench
+from console.services import authoring, curate, embed, inventories, workbench, workbench_turns
 from console.services.plan import Step
 from console.services.workbench_map import Map
 from tests import make
@@ -99,7 +99,7 @@ def test_the_head_says_what_it_counts(world: make.World, signed_in: Any) -> None
 
 def test_misses_and_false_alarms_in_words(world: make.World, signed_in: Any) -> None:
     ground = workbench.ground(Inventory.objects.get(slug="tiny"), "cancel-order")
-    lists = workbench.shown_and_missed(ground)
+    lists = workbench_turns.shown_and_missed(ground)
     page = signed_in(world.author).get(BASE).content.decode()
     for row in (*lists.missed.rows, *lists.extra.rows):
         assert f'id="turn-{row.state_id}"' in page
