@@ -63,6 +63,7 @@ inventory: list[URLPattern | URLResolver] = [
     path("policies/", policies.policies, name="policies"),
     path("policies-bulk/", policies_bulk.policies_bulk, name="policies-bulk"),
     path("new-policy/", policies.policy_new, name="policy-new"),
+    path("policies/<slug:key>/archive/", policies.policy_archive, name="policy-archive"),
     path("policies/<slug:key>/edit/", policies.policy_edit, name="policy-edit"),
     path("releases/", releases.releases, name="releases"),
     path("releases/<int:a>...<int:b>/", releases.release_diff, name="release-diff"),

@@ -6,10 +6,10 @@ from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.translation import gettext as _
-from django.views.decorators.http import require_GET, require_http_methods
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from console.forms import PolicyForm, add_service_error
-from console.models import Artifact, Inventory, Role, ViewPage
+from console.models import Artifact, Inventory, Role, Status, ViewPage
 from console.permissions import Request, actor_of, require, wants_part
 from console.presenters import filter_bar
 from console.presenters import policies_acts as shown
@@ -135,6 +135,24 @@ def policy_edit(request: Request, inventory: Inventory, key: str) -> HttpRespons
     return _page(request, form, artifact=artifact)
 
 
+@require_POST
+@require(Role.AUTHOR)
+def policy_archive(request: Request, inventory: Inventory, key: str) -> HttpResponse:
+    """``do``: archive, or restore; with a ``reason``."""
+    artifact = artifacts.get_artifact(inventory, key)
+    archive = request.POST.get("do") != "restore"
+    act = artifacts.archive_artifact if archive else artifacts.restore_artifact
+    change = act(artifact, by=actor_of(request), reason=request.POST.get("reason", "").strip()[:2_000])
+    if change is None:
+        say(request, _("It is in the archive already.") if archive else _("It is not in the archive."))
+    else:
+        said = (
+            _("Archived: no longer selected, everything about it is kept.") if archive else _("Back from the archive.")
+        )
+        say(request, said, undo=reverse("undo", args=[inventory.slug, change.public_id]))
+    return redirect("policy", inventory.slug, key)
+
+
 def _initial(artifact: Artifact) -> dict[str, Any]:
     text, setting, version = (
         artifacts.current_text(artifact),
@@ -195,6 +213,7 @@ def _page(
         if artifact
         else reverse("policies", args=[request.inventory.slug])
     )
-    context = {"form": form, "artifact": artifact, "name": name, "cancel": cancel, **more}
+    archived = artifact is not None and artifacts.current_setting(artifact).status == Status.ARCHIVED
+    context = {"form": form, "artifact": artifact, "name": name, "cancel": cancel, "archived": archived, **more}
     template = "policies/edit.html#trial" if wants_part(request) and "try" in request.POST else "policies/edit.html"
     return render(request, template, context, status=status or (422 if form.errors else 200))

@@ -9,6 +9,7 @@ from django.utils import timezone
 from console.models import (
     Artifact,
     ArtifactSetting,
+    AuditEvent,
     Centre,
     Change,
     ClassifierVersion,
@@ -568,3 +569,26 @@ def test_editing_needs_something_to_edit(world: make.World) -> None:
         authoring.edit_policy(authoring.Written(name="A", text="B"), by=world.by, base_text=None, base_version=None)
     with pytest.raises(Invalid):
         authoring.create_policy(world.inventory, authoring.Written(name="A", text="B"), key="!", by=world.by)
+
+
+# ------------------------------------------------------------------------------------------------------------ the archive
+def test_a_policy_is_archived_and_brought_back_on_its_edit_page(world: make.World, signed_in: Any) -> None:
+    client, page, act = (
+        signed_in(world.author),
+        "/i/tiny/policies/cancel-order/edit/",
+        "/i/tiny/policies/cancel-order/archive/",
+    )
+    assert "No longer needed?" in client.get(page).content.decode()
+    versions = ClassifierVersion.objects.count()
+    gone = client.post(act, {"do": "archive", "reason": "the shop has closed"}, follow=True).content.decode()
+    assert "Archived: no longer selected" in gone
+    assert "/undo/" in gone
+    assert artifacts.current_setting(world.cancel).status == "archived"
+    assert AuditEvent.objects.latest("pk").reason == "the shop has closed"
+    assert "It is in the archive already." in client.post(act, {"do": "archive"}, follow=True).content.decode()
+    assert "It is in the archive<" in client.get(page).content.decode()
+    assert "Back from the archive." in client.post(act, {"do": "restore"}, follow=True).content.decode()
+    assert artifacts.current_setting(world.cancel).status == "active"
+    assert ClassifierVersion.objects.count() == versions
+    assert signed_in(world.reviewer).post(act).status_code == 403
+    assert signed_in(world.stranger).post(act).status_code == 404
