@@ -7,12 +7,13 @@ from typing import Any
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from console.models import ArtifactText, AuditEvent, Change, ClassifierVersion, Inventory, Role
+from console.models import Artifact, ArtifactText, AuditEvent, Change, ClassifierVersion, Inventory, Role
 from console.presenters import labels
 from console.presenters.names import policy_names
 from console.presenters.words import items
-from console.services import reverting
+from console.services import fit, reverting
 from console.services.artifacts import EDITED
+from console.services.errors import Conflict
 from console.services.release_diff import POINT_FIELDS, FieldChange
 
 
@@ -69,6 +70,22 @@ def change_rows(
         )
         for change in listed
     ]
+
+
+@dataclass(frozen=True)
+class Newer:
+    """The version that overtook a decision, and what made it; None where a conflict is not about versions."""
+
+    version: ClassifierVersion | None
+    what: str
+
+
+def made_meanwhile(artifact: Artifact, error: Conflict) -> Newer:
+    now = fit.active_version(artifact) if error.current_version else None
+    if now is None:
+        return Newer(None, "")
+    change = Change.objects.filter(artifact=artifact, release__number=now.from_release).order_by("-id").first()
+    return Newer(now, labels.action(change.action) if change else "")
 
 
 def _names(inventory: Inventory, changes: Iterable[Change]) -> dict[int, str]:

@@ -1,7 +1,7 @@
 """Candidates waiting for a yes or no: what generation and mining proposed, listed policy by policy."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -90,6 +90,11 @@ def waiting(inventory: Inventory, filters: Filters) -> "QuerySet[Exemplar]":
     if filters.source:
         rows = rows.filter(source=filters.source)
     return rows
+
+
+def sides_of(inventory: Inventory, ids: Collection[str]) -> dict[str, str]:
+    """The proposed side of those among ``ids`` (public) that still wait."""
+    return dict(waiting(inventory, Filters()).filter(public_id__in=ids).values_list("public_id", "polarity"))
 
 
 def page(inventory: Inventory, filters: Filters, *, after: str = "", size: int = PAGE) -> Page:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 from django.db import transaction
-from django.db.models import F, Q
+from django.db.models import F, Q, QuerySet
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
@@ -27,6 +27,7 @@ from console.models import (
     Exemplar,
     ExemplarStatus,
     Inventory,
+    Judgement,
     Message,
     Note,
     Pin,
@@ -58,7 +59,7 @@ class Erased:
     left: list[str] = field(default_factory=list)
 
 
-def due(inventory: Inventory, *, now: datetime | None = None) -> "Any":
+def due(inventory: Inventory, *, now: datetime | None = None) -> "QuerySet[Conversation]":
     """Conversations that the inventory's rule erases, oldest first: by their start, or by when they came."""
     if inventory.keep_days is None:
         return Conversation.objects.none()
@@ -86,6 +87,31 @@ def find(inventory: Inventory, name: str) -> Conversation:
         raise NotFound(f"There is no conversation {name[:60]!r}.", field="conversation")
     found.inventory = inventory
     return found
+
+
+def erased(inventory: Inventory) -> "QuerySet[Conversation]":
+    """What was erased so far, the newest first."""
+    rows = Conversation.objects.filter(inventory=inventory, erased_at__isnull=False)
+    return rows.order_by("-erased_at", "-pk")
+
+
+@dataclass(frozen=True)
+class Uses:
+    """What would go with a conversation; ``in_use`` are the policies that would get a version without its examples."""
+
+    examples: int
+    in_use: list[str]
+    scores: int
+
+
+def uses(conversation: Conversation) -> Uses:
+    taken = Exemplar.objects.filter(origin__conversation=conversation)
+    promoted = taken.filter(status=ExemplarStatus.PROMOTED).order_by("artifact__key")
+    return Uses(
+        examples=taken.count(),
+        in_use=list(promoted.values_list("artifact__key", flat=True).distinct()),
+        scores=Judgement.objects.filter(state__conversation=conversation).count(),
+    )
 
 
 def erase_one(inventory: Inventory, conversation: Conversation, typed: str, *, by: Actor, reason: str) -> Erased:
@@ -188,6 +214,7 @@ def _drop_exemplars(inventory: Inventory, states: Any, now: datetime) -> int:
     Vector.objects.filter(key__in=[vector_key(name, row.text) for name in encoders for row in rows]).delete()
     Exemplar.objects.filter(pk__in=[row.pk for row in rows]).delete()
     ids = {row.public_id for row in rows}
+    Note.objects.filter(inventory=inventory, object_type="exemplar", object_id__in=ids).delete()  # they quote its text
     for change in Change.objects.filter(artifact__in={row.artifact_id for row in rows}).iterator(500):
         sides = [_without(side, ids) for side in (change.before, change.after)]
         if sides != [change.before, change.after]:

@@ -177,9 +177,7 @@ def best_k(text: str) -> int:
 def _acts(request: Request, tray: Tray, first: str, changed: Sequence[str]) -> dict[str, Any]:
     """The buttons that changed, the pressed row's first."""
     inventory = request.inventory
-    sides = dict(
-        candidates.waiting(inventory, Filters()).filter(public_id__in=changed).values_list("public_id", "polarity")
-    )
+    sides = candidates.sides_of(inventory, changed)
     alike = min(whole(request.POST.get("alike", "")) or 1, 10_000)
 
     def act(public_id: str, following: str = "") -> shown.Act:
@@ -202,9 +200,7 @@ def _put_ticked(inventory: Inventory, tray: Tray, do: str, ticked: Sequence[str]
     if do == "reject":
         tray.put(ticked, "reject")
     elif do == "suggested":
-        sides = dict(
-            candidates.waiting(inventory, Filters()).filter(public_id__in=ticked).values_list("public_id", "polarity")
-        )
+        sides = candidates.sides_of(inventory, ticked)
         for side in Polarity:
             tray.put([c for c in ticked if sides.get(c) == side], side.value)
     else:

@@ -16,9 +16,9 @@ from django.utils.translation import ngettext
 from django.views.decorators.http import require_POST
 
 from console.forms.posted import posted_json
-from console.models import Artifact, Change, Inventory, Role
+from console.models import Artifact, Inventory, Role
 from console.permissions import Request, actor_of, require, wants_part
-from console.presenters import labels
+from console.presenters.changes import Newer, made_meanwhile
 from console.services import answered, artifacts, candidates_decide, curate, fit, idempotency
 from console.services.candidates import waiting
 from console.services.candidates_decide import Decided
@@ -32,7 +32,7 @@ from console.services.revision import lock_artifacts
 from console.views.candidates import NONE_OFFERED, asked_of, back_to, best_k, list_context, list_of, query_of
 from console.views.candidates_tray import Tray
 from console.views.frame import say, whole
-from console.views.workbench_changes import reason_of, sentence
+from console.views.workbench_changes import reason_of, record_of, sentence
 from console.views.workbench_strip import listed
 
 TOLD = 3  # results told one by one
@@ -47,7 +47,7 @@ class Look:
     base: int | None
     impact: Impact | None = None
     error: ServiceError | None = None
-    newer: dict[str, Any] | None = None  # who made the version that came in between
+    newer: Newer | None = None
     held_back: int = 0  # of the best: together they would cost needed turns
 
     @property
@@ -244,7 +244,7 @@ def _take(request: Request, asked: list[Part]) -> tuple[list[dict[str, Any]], li
             raise
         except Conflict as error:
             look = _look(request, mine)
-            look.error, look.newer = error, _newer(artifact, error)
+            look.error, look.newer = error, made_meanwhile(artifact, error)
             refused.append(look)
         except (ServiceError, OperationalError) as error:  # what was decided on other policies stands
             look = _look(request, mine)
@@ -300,23 +300,7 @@ def _once(request: Request, key: str, write: Callable[[], Applied]) -> dict[str,
 
 
 def _record(request: Request, key: str, done: Applied) -> dict[str, Any]:
-    written = done.change.inventory
-    request.inventory.release, request.inventory.live_release = written.release, written.live_release
-    return {
-        "policy": key,
-        "change": done.change.public_id,
-        "version": done.version.number if done.version else None,
-        "made": done.made_version,
-        "fit_ms": done.fit_ms,
-        "turns": done.impact.started_count + done.impact.stopped_count,
-        "live": written.live_release == written.release,
-    }
-
-
-def _newer(artifact: Artifact, error: Conflict) -> dict[str, Any]:
-    now = fit.active_version(artifact) if error.current_version else None
-    change = now and Change.objects.filter(artifact=artifact, release__number=now.from_release).order_by("-id").first()
-    return {"version": now, "what": labels.action(change.action) if change else ""}
+    return {"policy": key, **record_of(request, done)}
 
 
 def _told(done: Sequence[dict[str, Any]]) -> list[dict[str, str]]:

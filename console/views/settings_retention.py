@@ -8,7 +8,7 @@ from django.views.decorators.http import require_http_methods
 
 from console.forms import add_service_error
 from console.forms.settings import EraseForm, FindForm, KeepForm
-from console.models import Conversation, Exemplar, ExemplarStatus, Inventory, Judgement, Role
+from console.models import Inventory, Role
 from console.permissions import Request, actor_of, require
 from console.services import erasure, settings_general
 from console.services.errors import Conflict, Invalid, NotFound
@@ -40,13 +40,13 @@ def retention(request: Request, inventory: Inventory) -> HttpResponse:
         else:
             say(request, _("Saved. The rule is looked at once an hour."))
             return redirect("settings-retention", inventory.slug)
-    erased = Conversation.objects.filter(inventory=inventory, erased_at__isnull=False)
+    erased = erasure.erased(inventory)
     context = {
         "tabs": tabs(request, "settings-retention"),
         "form": form,
         "find": find,
         "due": erasure.due(inventory).count() if inventory.keep_days else 0,
-        "erased": erased.order_by("-erased_at", "-pk")[:LISTED],
+        "erased": erased[:LISTED],
         "erased_n": erased.count(),
     }
     return render(request, "settings/retention.html", context, status=422 if form.errors or find.errors else 200)
@@ -76,18 +76,5 @@ def erase(request: Request, inventory: Inventory, conversation: str) -> HttpResp
                 }
             say(request, said)
             return redirect("settings-retention", inventory.slug)
-    used = Exemplar.objects.filter(origin__conversation=row)
-    context = {
-        "tabs": tabs(request, "settings-retention"),
-        "form": form,
-        "row": row,
-        "examples": used.count(),
-        "in_use": list(
-            used.filter(status=ExemplarStatus.PROMOTED)
-            .order_by("artifact__key")
-            .values_list("artifact__key", flat=True)
-            .distinct()
-        ),
-        "scores": Judgement.objects.filter(state__conversation=row).count(),
-    }
+    context = {"tabs": tabs(request, "settings-retention"), "form": form, "row": row, "uses": erasure.uses(row)}
     return render(request, "settings/erase.html", context, status=422 if form.errors else 200)

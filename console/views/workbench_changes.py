@@ -13,10 +13,11 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 from django.views.decorators.http import require_http_methods, require_POST
 
-from console.models import Change, ClassifierVersion, Inventory, Role
+from console.models import ClassifierVersion, Inventory, Role
 from console.permissions import Request, actor_of, require, wants_part
 from console.presenters import labels
-from console.services import answered, artifacts, curate, fit, idempotency, workbench
+from console.presenters.changes import made_meanwhile
+from console.services import answered, artifacts, curate, idempotency, workbench
 from console.services.curate import Applied
 from console.services.errors import Conflict, Invalid, Malformed
 from console.services.fit import Basis
@@ -138,18 +139,22 @@ def once(request: Request, write: Callable[[], Applied]) -> Done:
 
 
 def _record(done: Applied, request: Request) -> Done:
+    states = [flip.state_id for flip in (*done.impact.started, *done.impact.stopped)]
+    return Done({**record_of(request, done), "states": states}, done.version, done.ground)
+
+
+def record_of(request: Request, done: Applied) -> dict[str, Any]:
+    """What `sentence` tells of it; the request's inventory is at the release that was written."""
     written = done.change.inventory
     request.inventory.release, request.inventory.live_release = written.release, written.live_release
-    record = {
+    return {
         "change": done.change.public_id,
         "version": done.version.number if done.version else None,
         "made": done.made_version,
         "fit_ms": done.fit_ms,
         "turns": done.impact.started_count + done.impact.stopped_count,
-        "live": request.inventory.live_release == request.inventory.release,
-        "states": [flip.state_id for flip in (*done.impact.started, *done.impact.stopped)],
+        "live": written.live_release == written.release,
     }
-    return Done(record, done.version, done.ground)
 
 
 def sentence(done: dict[str, Any]) -> str:
@@ -197,11 +202,7 @@ def _ids(text: str) -> list[int]:
 
 def _conflict(request: Request, ground: Ground, asked: Asked, error: Conflict) -> HttpResponse:
     """The merge card: who made the newer version and with what, and the same decision looked at again on it."""
-    now = fit.active_version(ground.artifact) if error.current_version else None  # else it is not about versions
-    change = (
-        now
-        and Change.objects.filter(artifact=ground.artifact, release__number=now.from_release).order_by("-id").first()
-    )
+    newer = made_meanwhile(ground.artifact, error)
     context = {
         "error": error,
         "artifact": ground.artifact,
@@ -209,8 +210,8 @@ def _conflict(request: Request, ground: Ground, asked: Asked, error: Conflict) -
         | ({"fit_set": asked.fit_set} if asked.fit_set else {"steps": asked.as_json()})
         | {name: request.POST[name] for name in ("offered", "look") if name in request.POST},
         "slot": slot_of(request),
-        "now": now,
-        "what": labels.action(change.action) if change else "",
+        "now": newer.version,
+        "what": newer.what,
         "diff": _diff_url(request, ground, error),
         "part": wants_part(request),
         "next": next_of(request, ground.artifact.key),
