@@ -80,12 +80,14 @@ class Field:
 
 
 def _time(value: str) -> datetime:
-    """A time (UTC unless it names its zone) or a day, which is its midnight UTC."""
+    """A time (UTC unless it names its zone) or a day, which is its midnight UTC. Raises OverflowError where UTC has no such
+    year.
+    """
     day = parse_date(value)
     found = datetime(day.year, day.month, day.day, tzinfo=UTC) if day else parse_datetime(value)
     if found is None:
         raise ValueError(_("a day such as 2026-11-30 or a time such as 2026-11-30T12:00:00Z"))
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True)

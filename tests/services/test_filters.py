@@ -64,6 +64,8 @@ def test_the_same_as_a_query() -> None:
         ("open:is:1", "yes or no"),
         ("start:gte:yesterday", "2026-11-30"),
         ("start:gte:2026-02-31", "day is out of range"),
+        ("start:gte:0001-01-01T00:00:00+14:00", "out of range"),  # a time, but none that UTC has
+        ("start:lt:9999-12-31T23:59:59-14:00", "out of range"),
         ("channel:is:", "1 to 500"),
         ("channel:is:" + "x" * (LONGEST + 1), "1 to 500"),
     ],
