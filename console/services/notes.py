@@ -103,6 +103,7 @@ KINDS: dict[str, tuple[Any, Callable[[Inventory, str], str | None]]] = {
     "release": (_("Release"), _release),
     "version": (_("Version"), _version),
 }
+NUMBERED = (TURN, "release", "version")  # what is named by a number at the end
 
 
 def target(inventory: Inventory, kind: str, name: str) -> Target:
@@ -110,6 +111,9 @@ def target(inventory: Inventory, kind: str, name: str) -> Target:
     label = KINDS[kind][1](inventory, name[:200]) if kind in KINDS else None
     if not label:
         raise NotFound(f"There is no {kind[:20]!r} {name[:60]!r} to write a note on.", field="object")
+    if kind in NUMBERED:  # "007" is the seventh, and its notes stand with those of "7"
+        head, slash, number = name.rpartition("/")
+        name = f"{head}{slash}{int(number)}"
     return Target(kind, name, label[:300])
 
 

@@ -74,6 +74,20 @@ def test_what_is_not_there_cannot_be_noted(world: make.World, signed_in: Any) ->
     assert not Note.objects.exists()
 
 
+def test_a_number_with_zeros_before_it_names_the_same_object(world: make.World, signed_in: Any) -> None:
+    talk = world.talks["talk-1"].public_id
+    for kind, name, plain in (
+        ("turn", f"{talk}/001", f"{talk}/1"),
+        ("release", "002", "2"),
+        ("version", "cancel-order/01", "cancel-order/1"),
+    ):
+        post = {"kind": kind, "object": name, "text": f"seen on the {kind}", "do": "note"}
+        assert signed_in(world.reviewer).post(WRITE, post).status_code == 302
+        assert f"seen on the {kind}" in text(
+            signed_in(world.viewer).get("/i/tiny/notes/on/", {"kind": kind, "object": plain})
+        )
+
+
 def test_roles_and_strangers(world: make.World, signed_in: Any) -> None:
     post = {"kind": "artifact", "object": "cancel-order", "text": "mine", "do": "flag"}
     for role, somebody in world.by_role.items():
