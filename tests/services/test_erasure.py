@@ -31,6 +31,7 @@ from console.services import (
     embed,
     erasure,
     fit,
+    notes,
     refitting,
     review_queues,
     settings_general,
@@ -217,6 +218,21 @@ def test_notes_on_it_go_with_it(world: make.World) -> None:
         )
     erase(world, "talk-2")
     assert list(Note.objects.values_list("object_id", flat=True)) == ["another/1"]
+
+
+def test_notes_on_its_examples_go_with_it(used: make.World) -> None:
+    """A note's label begins with the words of the example that it is on."""
+    by = person(used.author)
+    taken = Exemplar.objects.get(text=SAID, origin__isnull=False)
+    other = Exemplar.objects.filter(origin=None).order_by("pk")[0]
+    for row in (taken, other):
+        notes.write(
+            used.inventory, notes.target(used.inventory, "exemplar", row.public_id), "look at it", by=by, flag=True
+        )
+        notes.save_draft(used.inventory, notes.target(used.inventory, "exemplar", row.public_id), "half", by=by)
+    erase(used)
+    assert {row.object_id for row in Note.objects.all()} == {other.public_id}
+    assert SAID not in everything_written()
 
 
 @pytest.mark.parametrize(
