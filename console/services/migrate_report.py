@@ -1,7 +1,7 @@
 """What a migration would change, as a record: figures with intervals, flips per policy, pins, and what speaks against it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -40,9 +40,7 @@ def report_of(
         "judged": int(np.any([each.judged for each in kept], axis=0).sum()) if kept else 0,
         "scenarios": len(set(names)),
         "target_recall": ground.inventory.target_recall,
-        "figures": {
-            name: {"before": f.before, "after": f.after, "low": f.low, "high": f.high} for name, f in figures.items()
-        },
+        "figures": {name: asdict(figure) for name, figure in figures.items()},
         "policies": [each.record(ground, where) for each in kept],
         "unfitted": sorted(version.artifact.key for version in dropped),
         "pins": {
