@@ -46,7 +46,7 @@ def _percent(values: Sequence[float | None]) -> list[float | None]:
     return [None if value is None else round(100 * value, 3) for value in values]
 
 
-def rates_axes(technical: bool) -> dict[str, Any]:
+def _rates_axes(technical: bool) -> dict[str, Any]:
     """Recall to the right, precision upwards, both in per cent."""
     return {
         "xaxis": {
@@ -61,6 +61,18 @@ def rates_axes(technical: bool) -> dict[str, Any]:
 
 
 LEGEND = {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"}
+
+
+def rates_figure(traces: Sequence[Any], *, target: float, technical: bool, height: int, top: int) -> dict[str, Any]:
+    """Curves over caught and needed, with the share to catch as a thin line."""
+    go = graph_objects()
+    shapes = [{"type": "line", "xref": "x", "yref": "paper", "x0": 100 * target, "x1": 100 * target, "y0": 0, "y1": 1,
+               "line": {"width": 1, "dash": "dot"}}]  # fmt: skip
+    figure = go.Figure(data=traces, layout=layout_of(go, shapes=shapes, height=height))
+    figure.update_layout(
+        **_rates_axes(technical), dragmode=False, legend=LEGEND, margin={"l": 8, "r": 8, "t": top, "b": 48}
+    )
+    return as_json(figure)
 
 
 def frontier_figure(reading: Json, *, target: float, technical: bool) -> dict[str, Any]:
@@ -95,13 +107,7 @@ def frontier_figure(reading: Json, *, target: float, technical: bool) -> dict[st
                 marker={"symbol": "x", "size": 11}, hovertemplate="%{x:.1f} · %{y:.1f}<extra></extra>", legendrank=0,
             )
         )  # fmt: skip
-    shapes = [{"type": "line", "xref": "x", "yref": "paper", "x0": 100 * target, "x1": 100 * target, "y0": 0, "y1": 1,
-               "line": {"width": 1, "dash": "dot"}}]  # fmt: skip
-    figure = go.Figure(data=traces, layout=layout_of(go, shapes=shapes, height=420))
-    figure.update_layout(
-        **rates_axes(technical), dragmode=False, legend=LEGEND, margin={"l": 8, "r": 8, "t": 88, "b": 48}
-    )
-    return as_json(figure)
+    return rates_figure(traces, target=target, technical=technical, height=420, top=88)
 
 
 def _error(rate: Sequence[float | None]) -> dict[str, Any] | None:
@@ -174,10 +180,4 @@ def compared_figure(readings: Sequence[tuple[str, Json]], *, target: float, tech
                     hovertemplate="%{x:.1f} · %{y:.1f}<extra></extra>",
                 )
             )  # fmt: skip
-    shapes = [{"type": "line", "xref": "x", "yref": "paper", "x0": 100 * target, "x1": 100 * target, "y0": 0, "y1": 1,
-               "line": {"width": 1, "dash": "dot"}}]  # fmt: skip
-    figure = go.Figure(data=traces, layout=layout_of(go, shapes=shapes, height=360))
-    figure.update_layout(
-        **rates_axes(technical), dragmode=False, legend=LEGEND, margin={"l": 8, "r": 8, "t": 56, "b": 48}
-    )
-    return as_json(figure)
+    return rates_figure(traces, target=target, technical=technical, height=360, top=56)

@@ -7,7 +7,7 @@ from django.utils.translation import gettext as _
 
 from console.presenters import labels
 from console.presenters.figures import as_json, graph_objects, layout_of, name_of, title_of
-from console.presenters.figures_evaluation import LEGEND, rates_axes
+from console.presenters.figures_evaluation import LEGEND, rates_figure
 from console.services.metrics import Curve, Daily, Day, Histogram
 
 SERIES = (  # name of the rate, its term, colour, dash, point
@@ -71,13 +71,7 @@ def curve_figure(found: Curve, *, target: float, technical: bool) -> dict[str, A
             hovertemplate="%{x:.0f} · %{y:.0f}<extra></extra>",
         ),
     ]  # fmt: skip
-    shapes = [{"type": "line", "xref": "x", "yref": "paper", "x0": 100 * target, "x1": 100 * target, "y0": 0, "y1": 1,
-               "line": {"width": 1, "dash": "dot"}}]  # fmt: skip
-    figure = go.Figure(data=traces, layout=layout_of(go, shapes=shapes, height=340))
-    figure.update_layout(
-        **rates_axes(technical), dragmode=False, legend=LEGEND, margin={"l": 8, "r": 8, "t": 40, "b": 48}
-    )
-    return as_json(figure)
+    return rates_figure(traces, target=target, technical=technical, height=340, top=40)
 
 
 def histogram_figure(found: Histogram, *, technical: bool) -> dict[str, Any]:

@@ -11,15 +11,11 @@ from django.db import transaction
 from django.db.models import QuerySet
 
 from console.models import Artifact, ArtifactText, Conversation, Inventory, Mode, Note, Status
-from console.services import artifacts, audit
+from console.services import artifacts, audit, conversation_list, policy_list
 from console.services.actor import Actor
 from console.services.conversation_fields import OBJECT
-from console.services.conversation_list import Wanted as ConversationsWanted
-from console.services.conversation_list import matching
 from console.services.errors import Conflict, Invalid
 from console.services.filters import Extent, extent
-from console.services.policy_list import Wanted as PoliciesWanted
-from console.services.policy_list import chosen, rows
 from console.services.revision import lock_artifacts, lock_inventory, revision
 
 MOST = 10_000  # rows of one act: what a run's scope may name
@@ -58,11 +54,11 @@ class Policies:
 
     inventory: Inventory
     ticked: tuple[str, ...] = ()
-    asks: PoliciesWanted | None = None  # None = the ticked ones
+    asks: policy_list.Wanted | None = None  # None = the ticked ones
 
     def find(self) -> list[Artifact]:
         if self.asks is not None:
-            found = [row.artifact for row in chosen(rows(self.inventory), self.asks)]
+            found = [row.artifact for row in policy_list.matching(self.inventory, self.asks)]
             return sorted(found, key=lambda artifact: (artifact.position, artifact.pk))
         return list(Artifact.objects.filter(inventory=self.inventory, key__in=self.ticked))
 
@@ -100,11 +96,11 @@ class Conversations:
 
     inventory: Inventory
     ticked: tuple[str, ...] = ()
-    asks: ConversationsWanted | None = None
+    asks: conversation_list.Wanted | None = None
 
     def query(self) -> QuerySet[Conversation]:
         if self.asks is not None:
-            return matching(self.inventory, self.asks)
+            return conversation_list.matching(self.inventory, self.asks)
         return Conversation.objects.filter(inventory=self.inventory, public_id__in=self.ticked)
 
 

@@ -156,10 +156,8 @@ def _narrowed(data: EvaluationSet, rows: Bools) -> EvaluationSet:
     kept, views = np.flatnonzero(rows).tolist(), data.table
     return replace(
         data,
-        table=ViewTable(
-            cumulative=views.cumulative[rows], turns=views.turns[rows],
-            state_conversation=views.state_conversation[rows], state_turn=views.state_turn[rows],
-            turn_conversation=views.turn_conversation[rows], turn_index=views.turn_index[rows],
+        table=ViewTable.of_turns(
+            views.cumulative[rows], views.turns[rows], views.state_conversation[rows], views.state_turn[rows]
         ),
         scores=data.scores[rows],
         scenario=tuple(data.scenario[i] for i in kept),

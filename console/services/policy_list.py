@@ -12,7 +12,7 @@ from django.utils.translation import gettext_lazy as _
 from console.models import FitSet, Inventory, Kind, OperatingPoint
 from console.services import policy_rows, saved_views
 from console.services.filters import Asked, Field, parse
-from console.services.policy_rows import FEW, Row, rows
+from console.services.policy_rows import Row
 from sq_core.conversation import clean_text
 
 PAGE, LONGEST = 50, 200
@@ -114,6 +114,10 @@ def chosen(every: Iterable[Row], asks: Wanted) -> list[Row]:
     return ordered(found, asks.sort)
 
 
+def matching(inventory: Inventory, asks: Wanted) -> list[Row]:
+    return chosen(policy_rows.read(inventory).rows, asks)
+
+
 def ordered(rows: Sequence[Row], sort: str) -> list[Row]:
     """By the column, then by name and place; what has no value comes last, whichever way it is turned."""
     name = sort.removeprefix("-")
@@ -153,20 +157,3 @@ def page(inventory: Inventory, asks: Wanted, *, after: str = "", size: int = PAG
     shown = found[start : start + size]
     more = len(found) > start + size
     return Page(shown, shown[-1].key if more else None, len(found), every, read.point)
-
-
-__all__ = [
-    "DEFAULT",
-    "FEW",
-    "MODES",
-    "PAGE",
-    "SORTS",
-    "STATES",
-    "Page",
-    "Row",
-    "Wanted",
-    "chosen",
-    "page",
-    "rows",
-    "wanted",
-]

@@ -35,9 +35,7 @@ def _source(request: Request, inventory: Inventory) -> tuple[export.Source, str]
     asked = request.GET.get("release", "").strip()
     number = whole(asked)
     try:
-        return export.source(inventory, number if asked else None), "" if not asked or number is not None else asked[
-            :20
-        ]
+        return export.source(inventory, number), "" if number is not None else asked[:20]
     except NotFound:
         return export.source(inventory), asked[:20]
 
@@ -69,9 +67,7 @@ def _asked(request: Request, inventory: Inventory, kind: str) -> export.Source:
         return export.source(
             inventory, number, conversations=rows.filter(public_id__in=ids) if ids else rows, asked=asked
         )
-    found = {
-        row.key for row in policy_list.chosen(policy_list.rows(inventory), policy_list.wanted(inventory, q=q, f=f))
-    }
+    found = {row.key for row in policy_list.matching(inventory, policy_list.wanted(inventory, q=q, f=f))}
     return export.source(inventory, number, keys=found & set(keys) if keys else found, asked=asked)
 
 

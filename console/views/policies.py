@@ -15,6 +15,7 @@ from console.presenters import filter_bar
 from console.presenters import policies_acts as shown
 from console.services import artifacts, authoring, curate, fit, policy_list
 from console.services.errors import Conflict, Invalid, Unavailable
+from console.services.policy_rows import FEW
 from console.services.table_sample import is_long
 from console.services.week import week
 from console.views import saved_views
@@ -41,7 +42,7 @@ def policies(request: Request, inventory: Inventory) -> HttpResponse:
         "wanted": asks,
         "bar": _bar(request, inventory, asks, page),
         "operating_point": page.point,
-        "few": policy_list.FEW,
+        "few": FEW,
         "long": is_long(inventory),
         "week": week(inventory),
         "acts": [(do, act.label) for do, act in shown.ACTS.items() if request.role.includes(act.needs)],

@@ -24,8 +24,19 @@ from console.models import (
     Release,
     Source,
 )
-from console.services import artifacts, authoring, caches, curate, embed, fit, inventories, refitting, workbench
-from console.services import policy_list as rows_of
+from console.services import (
+    artifacts,
+    authoring,
+    caches,
+    curate,
+    embed,
+    fit,
+    inventories,
+    policy_list,
+    policy_rows,
+    refitting,
+    workbench,
+)
 from console.services import week as week_of
 from console.services.actor import SYSTEM
 from console.services.errors import Conflict, Invalid, Unavailable
@@ -55,7 +66,7 @@ def test_the_list_whole_and_in_part(world: make.World, signed_in: Any) -> None:
 
 
 def test_rows_say_what_versions_measured(world: make.World) -> None:
-    row = next(row for row in rows_of.rows(world.inventory) if row.key == "cancel-order")
+    row = next(row for row in policy_rows.rows(world.inventory) if row.key == "cancel-order")
     version = fit.active_version(world.cancel)
     assert version is not None
     assert (row.version, row.signals, row.anti_signals) == (1, 4, 4)
@@ -70,7 +81,7 @@ def test_figures_are_those_of_the_policy_s_own_page(world: make.World) -> None:
     steps = [Step("add", state=world.state("talk-5", 0).pk, polarity="signal")]
     curate.apply(world.cancel, steps, by=world.by, base_version=1)
     inventories.update_inventory(world.inventory, by=SYSTEM, theta=0.2)
-    for row in rows_of.rows(world.inventory):
+    for row in policy_rows.rows(world.inventory):
         head = workbench.head(workbench.ground(world.inventory, row.key))
         assert (row.recall, row.precision, row.relevant, row.shown) == (
             head.recall,
@@ -82,17 +93,19 @@ def test_figures_are_those_of_the_policy_s_own_page(world: make.World) -> None:
 
 def test_lowest_recall_first_and_unmeasured_last(world: make.World) -> None:
     make.artifact(world.inventory, "gift-wrap")
-    rows = rows_of.chosen(rows_of.rows(world.inventory), rows_of.Wanted())
+    rows = policy_list.matching(world.inventory, policy_list.Wanted())
     known = [row.recall for row in rows if row.recall is not None]
     assert known == sorted(known)
     assert rows[-1].key == "gift-wrap"
     assert "unfitted" in rows[-1].states
 
 
-@pytest.mark.parametrize("sort", rows_of.SORTS)
+@pytest.mark.parametrize("sort", policy_list.SORTS)
 def test_every_sort_keeps_every_row(sort: str, world: make.World) -> None:
-    rows = rows_of.rows(world.inventory)
-    assert {r.key for r in rows_of.chosen(rows, rows_of.wanted(world.inventory, sort=sort))} == {r.key for r in rows}
+    rows = policy_rows.rows(world.inventory)
+    assert {r.key for r in policy_list.chosen(rows, policy_list.wanted(world.inventory, sort=sort))} == {
+        r.key for r in rows
+    }
 
 
 def test_search_and_filters(world: make.World, signed_in: Any) -> None:
@@ -118,9 +131,9 @@ def test_archived_policies_are_listed_only_when_asked_for(world: make.World, sig
 def test_changed_text_is_marked_while_its_generated_examples_are_the_old_ones(world: make.World) -> None:
     old = artifacts.current_text(world.cancel)
     Exemplar.objects.filter(artifact=world.cancel).update(source=Source.GENERATED, artifact_text=old)
-    assert not any("text_changed" in row.states for row in rows_of.rows(world.inventory))
+    assert not any("text_changed" in row.states for row in policy_rows.rows(world.inventory))
     artifacts.edit_artifact(world.cancel, by=SYSTEM, text="Another text altogether.")
-    changed = [row.key for row in rows_of.rows(world.inventory) if "text_changed" in row.states]
+    changed = [row.key for row in policy_rows.rows(world.inventory) if "text_changed" in row.states]
     assert changed == ["cancel-order"]
 
 
@@ -128,7 +141,7 @@ def test_pins_are_counted_and_a_missed_one_shows(world: make.World) -> None:
     state = world.state("talk-4", 0)  # "do you have a green lamp": nothing to do with a refund
     curate.apply(world.refund, [Step("pin", state=state.pk)], by=world.by, base_version=1, reason="A test of the list")
     assert Pin.objects.current().filter(artifact=world.refund).count() == 1
-    row = next(row for row in rows_of.rows(world.inventory) if row.key == "refund-status")
+    row = next(row for row in policy_rows.rows(world.inventory) if row.key == "refund-status")
     assert row.pins == 1
     assert (row.failing_pins == 1) == ("failing_pin" in row.states)
 
@@ -189,9 +202,9 @@ def test_conditions(world: make.World, f: list[str], expected: list[str]) -> Non
     old.save()
     _record_live(world, world.cancel)
     inventory = Inventory.objects.select_related("judge").get(pk=world.inventory.pk)
-    asks = rows_of.wanted(inventory, f=f, sort="order")
+    asks = policy_list.wanted(inventory, f=f, sort="order")
     assert not asks.asked.ignored
-    assert sorted(row.key for row in rows_of.page(inventory, asks).rows) == expected
+    assert sorted(row.key for row in policy_list.page(inventory, asks).rows) == expected
 
 
 def _record_live(world: make.World, artifact: Artifact) -> None:
@@ -234,7 +247,7 @@ def test_judged_days_are_found_among_many(world: make.World) -> None:
 
 
 def test_rows_say_nearest_and_what_was_previewed(world: make.World, signed_in: Any) -> None:
-    row = next(row for row in rows_of.rows(world.inventory) if row.key == "cancel-order")
+    row = next(row for row in policy_rows.rows(world.inventory) if row.key == "cancel-order")
     version = fit.active_version(world.cancel)
     assert version is not None
     assert row.previewed == version.metrics["fired"] / version.metrics["states"]
@@ -250,14 +263,14 @@ def test_rows_say_nearest_and_what_was_previewed(world: make.World, signed_in: A
 def test_pages_of_the_list_add_up_also_where_a_row_has_left(world: make.World) -> None:
     for number in range(4):
         make.artifact(world.inventory, f"more-{number}")
-    asks = rows_of.wanted(world.inventory, sort="name")
-    whole = [row.key for row in rows_of.page(world.inventory, asks).rows]
-    first = rows_of.page(world.inventory, asks, size=3)
+    asks = policy_list.wanted(world.inventory, sort="name")
+    whole = [row.key for row in policy_list.page(world.inventory, asks).rows]
+    first = policy_list.page(world.inventory, asks, size=3)
     assert [row.key for row in first.rows] == whole[:3]
     artifacts.archive_artifact(artifacts.get_artifact(world.inventory, whole[2]), by=SYSTEM)
-    second = rows_of.page(world.inventory, asks, after=str(first.next), size=3)
+    second = policy_list.page(world.inventory, asks, after=str(first.next), size=3)
     assert [row.key for row in second.rows] == whole[3:6]
-    last = rows_of.page(world.inventory, asks, after=str(second.next), size=3)
+    last = policy_list.page(world.inventory, asks, after=str(second.next), size=3)
     assert [row.key for row in last.rows] == whole[6:]
     assert last.next is None
 
