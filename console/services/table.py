@@ -234,6 +234,10 @@ class Labels:
     pass_mark: int
     decided: NDArray[np.int8] | None = None
 
+    @classmethod
+    def none(cls, states: int, pass_mark: int) -> "Labels":
+        return cls(np.zeros(states, dtype=np.int8), np.zeros(states, dtype=np.int8), pass_mark)
+
     def with_decided(self, decided: NDArray[np.int8]) -> "Labels":
         return replace(self, decided=decided)
 
@@ -320,10 +324,7 @@ def _read_labels(inventory: Inventory, table: StateTable, texts: dict[int, int],
         .exclude(chosen=True)
     )
     if held is None or rows.filter(pk__lte=held.last).count() != held.count:
-        labels = {
-            pk: Labels(np.zeros(len(table), dtype=np.int8), np.zeros(len(table), dtype=np.int8), pass_mark)
-            for pk in texts.values()
-        }
+        labels = {pk: Labels.none(len(table), pass_mark) for pk in texts.values()}
         own, last, count = set(labels), 0, 0
     else:
         labels, own, last, count = dict(held.labels), set[int](), held.last, held.count

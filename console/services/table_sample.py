@@ -6,7 +6,7 @@ nothing is found there). What asks about all policies at once has a draw of its 
 """
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,10 +65,9 @@ class Sample:
     def labels(self, inventory: Inventory, states: table.StateTable) -> dict[int, table.Labels]:
         """As `table.all_labels`: scores of the sample's artifacts; of others nothing is known."""
         pass_mark = inventory.judge.pass_mark if inventory.judge else 4
-        none = np.zeros(len(states), dtype=np.int8)
-        found = _Labels(table.Labels(none, none, pass_mark))
+        found = _Labels(table.Labels.none(len(states), pass_mark))
         for artifact in self.artifacts:
-            mine = table.Labels(none.copy(), none.copy(), pass_mark)
+            mine = table.Labels.none(len(states), pass_mark)
             for state, score, human in judged_of(inventory, artifact).tolist():
                 position = states.positions.get(state)
                 if position is not None:
@@ -84,10 +83,7 @@ class Drawn(Sample):
     def labels(self, inventory: Inventory, states: table.StateTable) -> dict[int, table.Labels]:
         texts = table.current_texts(inventory)
         pass_mark = inventory.judge.pass_mark if inventory.judge else 4
-        found = {
-            pk: table.Labels(np.zeros(len(states), dtype=np.int8), np.zeros(len(states), dtype=np.int8), pass_mark)
-            for pk in texts.values()
-        }
+        found = {pk: table.Labels.none(len(states), pass_mark) for pk in texts.values()}
         conversations = np.unique(states.conversation_ids).tolist()
         rows = _countable(inventory, texts).filter(state__conversation__in=conversations).order_by("pk")
         for state, text, score, kind in rows.values_list("state_id", "artifact_text_id", "score", "judge__kind"):
@@ -128,16 +124,13 @@ def page_table(
     background = np.unique(np.array(point.background, dtype=np.int64))
     digest = hashlib.blake2b(background.tobytes() + b"|" + judged.tobytes(), digest_size=16).hexdigest()
     key = (inventory.pk, centre.encoder_id, centre.digest, RENDERER_VERSION, "sample", digest, tuple(artifacts))
-    revision = inventory.log_revision
 
-    def renewed(held: _Held | None) -> _Held:
-        if held is not None and (held.whole or held.revision == revision):
-            return held
+    def make() -> _Held:
         made = _build(inventory, point, centre, key, background, judged, tuple(artifacts))
         whole = all(pk in made.positions for pk in (*background.tolist(), *judged.tolist()))
-        return _Held(made, revision, whole)
+        return _Held(made, inventory.log_revision, whole)
 
-    return _samples.renew(key, renewed).table
+    return _renewed(inventory, key, make)
 
 
 def drawn_table(inventory: Inventory, point: OperatingPoint) -> table.StateTable:
@@ -161,16 +154,13 @@ def drawn_table(inventory: Inventory, point: OperatingPoint) -> table.StateTable
     conversations = np.array(found, dtype=np.int64)
     digest = hashlib.blake2b(conversations.tobytes(), digest_size=16).hexdigest()
     key = (inventory.pk, centre.encoder_id, centre.digest, RENDERER_VERSION, "drawn", digest)
-    revision, expected = inventory.log_revision, int(conversations[:, 1].sum())
 
-    def renewed(held: _Held | None) -> _Held:
-        if held is not None and (held.whole or held.revision == revision):
-            return held
+    def make() -> _Held:
         views = table.view_rows(inventory, centre).filter(state__conversation__in=conversations[:, 0].tolist())
         made = table.build(views, centre, key, lambda ids: Drawn(np.ones(len(ids), dtype=bool), 0, ()))
-        return _Held(made, revision, len(made) == expected)
+        return _Held(made, inventory.log_revision, len(made) == int(conversations[:, 1].sum()))
 
-    return _samples.renew(key, renewed).table
+    return _renewed(inventory, key, make)
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,6 +170,13 @@ class _Held:
     table: table.StateTable
     revision: int
     whole: bool
+
+
+def _renewed(inventory: Inventory, key: tuple[Any, ...], make: Callable[[], _Held]) -> table.StateTable:
+    def renewed(held: _Held | None) -> _Held:
+        return held if held is not None and (held.whole or held.revision == inventory.log_revision) else make()
+
+    return _samples.renew(key, renewed).table
 
 
 def _newest(states: NDArray[np.int64], most: int) -> NDArray[np.int64]:

@@ -10,11 +10,12 @@ from django.utils.translation import ngettext
 from django.views.decorators.http import require_POST
 
 from console.forms.runs import CapForm
-from console.models import Artifact, ArtifactText, Inventory, Mode, Role
+from console.models import Artifact, Inventory, Mode, Role
 from console.permissions import Request, actor_of, refused, require
 from console.presenters import labels
 from console.presenters import policies_acts as shown
 from console.presenters.bulk import Sheet, sheet
+from console.presenters.names import policy_names
 from console.services import bulk, policy_list
 from console.services.errors import Invalid
 from console.views import bulk as form
@@ -56,9 +57,10 @@ def _which(request: Request, inventory: Inventory) -> bulk.Policies:
 
 
 def _sheet(inventory: Inventory, do: str, found: Sequence[Artifact]) -> Sheet:
-    names = dict(ArtifactText.objects.current().filter(artifact__in=found).values_list("artifact_id", "name"))
-    named = [names.get(artifact.pk, artifact.key) for artifact in found]
-    return sheet(inventory, shown.ACTS, do, bulk.extent_of(found), named, {"artifacts": [a.key for a in found]})
+    keys = [artifact.key for artifact in found]
+    names = policy_names(inventory, keys)
+    named = [names.get(key, key) for key in keys]
+    return sheet(inventory, shown.ACTS, do, bulk.extent_of(found), named, {"artifacts": keys})
 
 
 def _started(request: Request, which: bulk.Policies, now: Sheet, caps: CapForm) -> HttpResponse | None:
