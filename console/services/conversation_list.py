@@ -24,14 +24,13 @@ from console.models import (
     Judgement,
     OperatingPoint,
     Origin,
-    StateView,
 )
-from console.services import caches, embed, search, table
-from console.services.conversation_fields import FLAGS, fields, flags_on
+from console.services import caches, search
+from console.services.conversation_fields import fields, flags_on
 from console.services.filters import Asked, parse
 from console.services.revision import stamp
 from console.services.runtime import runtime
-from sq_core import embedding
+from console.services.table_sample import conversation_vectors
 from sq_core.bundle import Bundle
 from sq_core.conversation import RENDERER_VERSION, clean_text
 from sq_core.scoring import cut_offs, margins
@@ -237,41 +236,16 @@ def vectors_of(here: Here, conversations: Sequence[Conversation]) -> dict[int, C
         elif 0 < c.user_turn_count <= LONGEST:
             missing.append(c)
     if missing:
-        found |= _read_vectors(missing, centre)
+        read = conversation_vectors(here.inventory, centre, [c.pk for c in missing])
+        found |= read
+        for c in missing:
+            if c.pk in read and len(read[c.pk].turns) == c.user_turn_count:
+                _vectors.put(_key(c, centre), read[c.pk])
     return found
 
 
 def _key(c: Conversation, centre: Centre) -> tuple[Any, ...]:
     return (c.pk, c.user_turn_count, c.digest, centre.encoder_id, centre.digest, RENDERER_VERSION)
-
-
-def _read_vectors(missing: Sequence[Conversation], centre: Centre) -> dict[int, ConversationVectors]:
-    rows = (
-        StateView.objects.filter(
-            state__conversation__in=missing, encoder_id=centre.encoder_id, renderer_version=RENDERER_VERSION
-        )
-        .order_by("state__conversation_id", "state__user_turn")
-        .values_list("state__conversation_id", "state__user_turn", "cumulative_key", "turn_key")
-    )
-    keys: dict[int, list[tuple[str, str]]] = {}
-    for pk, turn, whole, own in rows:
-        mine = keys.setdefault(pk, [])
-        if turn == len(mine):  # up to the first one without
-            mine.append((whole, own))
-    stored = embed.stored(sorted({key for mine in keys.values() for pair in mine for key in pair}))
-    core, found = table.core_centre(centre), {}
-    for c in missing:
-        mine = keys.get(c.pk, [])
-        if not mine:
-            continue
-        both = [
-            embedding.centre_and_normalise(np.stack([stored[pair[side]] for pair in mine]), core) for side in (0, 1)
-        ]
-        vectors = ConversationVectors(cumulative=both[0], turns=both[1])
-        found[c.pk] = vectors
-        if len(mine) == c.user_turn_count:
-            _vectors.put(_key(c, centre), vectors)
-    return found
 
 
 def _selected_now(here: Here, c: Conversation, vectors: ConversationVectors) -> list[str]:
@@ -356,6 +330,3 @@ def _live_selected(ids: list[int]) -> dict[int, list[str]]:
         if key and fired:
             result[conversation].append(key)
     return result
-
-
-__all__ = ["FLAGS", "PAGE", "SORTS", "Page", "Row", "Wanted", "beside", "matching", "page", "wanted"]
