@@ -211,8 +211,10 @@ def _drop_exemplars(inventory: Inventory, states: Any, now: datetime) -> int:
     if not rows:
         return 0
     encoders = {inventory.encoder_id, *StateView.objects.filter(state__in=states).values_list("encoder_id", flat=True)}
-    Vector.objects.filter(key__in=[vector_key(name, row.text) for name in encoders for row in rows]).delete()
     Exemplar.objects.filter(pk__in=[row.pk for row in rows]).delete()
+    gone = {row.text for row in rows}
+    gone -= set(Exemplar.objects.filter(text__in=gone).values_list("text", flat=True))  # "yes" is many people's example
+    _drop_unshared({vector_key(name, text) for name in encoders for text in gone}, states)
     ids = {row.public_id for row in rows}
     Note.objects.filter(inventory=inventory, object_type="exemplar", object_id__in=ids).delete()  # they quote its text
     for change in Change.objects.filter(artifact__in={row.artifact_id for row in rows}).iterator(500):
@@ -257,7 +259,11 @@ def _empty_pins(states: Any) -> int:
 def _drop_vectors(states: Any) -> None:
     """Those that no other turn shares: the same words elsewhere keep theirs."""
     views = StateView.objects.filter(state__in=states)
-    keys = {key for pair in views.values_list("cumulative_key", "turn_key") for key in pair}
+    _drop_unshared({key for pair in views.values_list("cumulative_key", "turn_key") for key in pair}, states)
+
+
+def _drop_unshared(keys: set[str], states: Any) -> None:
+    """A turn that has lost its vector would be missing from every table of its inventory."""
     others = StateView.objects.exclude(state__in=states).filter(Q(cumulative_key__in=keys) | Q(turn_key__in=keys))
     shared = {key for pair in others.values_list("cumulative_key", "turn_key") for key in pair}
     Vector.objects.filter(key__in=keys - shared).delete()

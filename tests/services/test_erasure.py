@@ -35,11 +35,13 @@ from console.services import (
     refitting,
     review_queues,
     settings_general,
+    table,
 )
 from console.services.actor import SYSTEM, person
 from console.services.conversation_list import Wanted, matching
 from console.services.errors import Conflict, Invalid, NotFound
 from console.services.ingest_conversations import grow_conversation, import_conversations
+from console.services.inventories import current_point
 from console.services.plan import Step
 from console.services.review_build import Asked
 from sq_core import conversation as log
@@ -169,6 +171,21 @@ def test_words_that_others_said_too_keep_their_vectors(world: make.World) -> Non
     assert len(keys) >= 3
     assert Vector.objects.filter(key__in=keys).count() == len(keys)
     assert embed.embed_states(world.inventory) == 0
+
+
+def test_an_example_in_words_that_others_said_too_leaves_them_their_vectors(used: make.World) -> None:
+    """The same message in another conversation, and the same words written as an example of another policy."""
+    make.conversation(used.inventory, "twin", [SAID])
+    embed.embed_states(used.inventory)
+    curate.apply(used.change, [Step("add", text=SAID, polarity="anti_signal")], by=used.by, base_version=1)
+    view = StateView.objects.get(state__conversation__external_id="twin")
+    assert erase(used).exemplars == 1
+    caches.clear_all()
+    assert Vector.objects.filter(key=view.turn_key).exists()
+    centre = current_point(used.inventory).centre
+    assert centre is not None
+    assert len(table.state_table(used.inventory, centre)) == QueryState.objects.count()
+    assert Exemplar.objects.filter(text=SAID).count() == 1
 
 
 def test_it_takes_the_id_typed_and_a_reason_and_happens_once(world: make.World) -> None:
