@@ -62,10 +62,10 @@ def value_words(field: str, value: Any, *, technical: bool, names: Mapping[str, 
             return NONE if value is None else str(value)
 
 
-def signed(value: float) -> str:
-    """A cut-off, with a true minus and as many digits as the fields that set it show."""
-    rounded = round(float(value), 3)
-    return f"{'−' if rounded < 0 else '+' if rounded > 0 else ''}{abs(rounded):.3f}"
+def signed(value: float, digits: int = 3) -> str:
+    """With a true minus; a cut-off has as many digits as the fields that set it show."""
+    rounded = round(float(value), digits)
+    return f"{'−' if rounded < 0 else '+' if rounded > 0 else ''}{abs(rounded):.{digits}f}"
 
 
 def _pooling(record: Mapping[str, Any], *, technical: bool) -> str:

@@ -19,7 +19,6 @@ from console.models import (
     Inventory,
     Pin,
     Polarity,
-    StateView,
     Status,
 )
 from console.services import embed, fit, impact
@@ -28,7 +27,7 @@ from console.services.errors import Conflict, Forbidden, Invalid
 from console.services.fit import Basis, Draft
 from console.services.impact import Impact
 from console.services.inventories import current_point
-from console.services.plan import Plan, Step, make_plan, restoring_plan, snapshot, start_plan
+from console.services.plan import PinDraft, Plan, Step, make_plan, restoring_plan, snapshot, start_plan
 from console.services.revision import Revision, lock_artifact, revision, stamp
 from sq_core import embedding
 from sq_core.embedding import vector_key
@@ -369,20 +368,15 @@ def replace_fit_set(setting: ArtifactSetting, fit_set: str, step: Revision) -> N
 
 
 # -------------------------------------------------------------------------------------------------------------------- pins
-def _pin_vectors(pin: Any, inventory: Inventory) -> dict[str, Any]:
+def _pin_vectors(pin: PinDraft, inventory: Inventory) -> dict[str, bytes | None]:
     """The stored vectors of the pinned state, or of the text where there is no state. May call the encoder."""
     encoder = embed.encoder_for(inventory)
-    view = (
-        pin.state
-        and StateView.objects.filter(state=pin.state, encoder_id=encoder.id).order_by("-renderer_version").first()
-    )
-    if view:
-        rows = embed.stored([view.cumulative_key, view.turn_key])
-        return {"cumulative": rows[view.cumulative_key].tobytes(), "turn": rows[view.turn_key].tobytes()}
-    return {"cumulative": None, "turn": embed.vectors(encoder, [pin.text])[0].astype("<f4").tobytes()}
+    found = embed.state_vectors(pin.state.pk if pin.state else None, encoder.id)
+    cumulative, turn = found or (None, embed.vectors(encoder, [pin.text])[0].astype("<f4").tobytes())
+    return {"cumulative": cumulative, "turn": turn}
 
 
-def _add_pins(plan: Plan, step: Revision, vectors: list[dict[str, Any]]) -> list[str]:
+def _add_pins(plan: Plan, step: Revision, vectors: list[dict[str, bytes | None]]) -> list[str]:
     ids = []
     for draft, data in zip(plan.new_pins, vectors, strict=True):
         current = Pin.objects.current().filter(artifact=plan.artifact)

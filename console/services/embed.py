@@ -119,6 +119,16 @@ def vectors(encoder: Encoder, texts: Sequence[str], *, at_once: int | None = Non
     return np.stack([known[key] for key in keys])
 
 
+def state_vectors(state: int | None, encoder_id: str) -> tuple[bytes, bytes] | None:
+    """The stored bytes of a state's newest views, prefix and message; None where it has none under the encoder."""
+    views = StateView.objects.filter(state=state, encoder_id=encoder_id).order_by("-renderer_version")
+    view = views.first() if state is not None else None
+    if view is None:
+        return None
+    found = stored([view.cumulative_key, view.turn_key])
+    return found[view.cumulative_key].tobytes(), found[view.turn_key].tobytes()
+
+
 def _pieces(items: Iterator[str], size: int) -> Iterator[list[str]]:
     while piece := list(islice(items, size)):
         yield piece

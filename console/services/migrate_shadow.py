@@ -15,7 +15,6 @@ from console.models import (
     OperatingPoint,
     Pin,
     Polarity,
-    StateView,
 )
 from console.services import calibrate, embed, fit, impact, table
 from console.services.errors import Conflict, Invalid
@@ -182,10 +181,9 @@ def _own_vectors(pin: Pin) -> tuple[bytes | None, bytes | None]:
 
 def _pin_vectors(pin: Pin, encoder_id: str) -> tuple[bytes | None, bytes]:
     """The pinned state's raw vectors under another encoder, or those of its text where the state is gone."""
-    view = StateView.objects.filter(state=pin.state, encoder_id=encoder_id).order_by("-renderer_version").first()
-    if pin.state_id and view:
-        found = embed.stored([view.cumulative_key, view.turn_key])
-        return found[view.cumulative_key].tobytes(), found[view.turn_key].tobytes()
+    found = embed.state_vectors(pin.state_id, encoder_id)
+    if found is not None:
+        return found
     key = embedding.vector_key(encoder_id, pin.text)
     stored = embed.stored([key])
     if key not in stored:

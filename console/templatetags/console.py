@@ -16,6 +16,7 @@ from django.utils.translation import gettext
 
 from console.models import Role
 from console.presenters import labels
+from console.presenters.words import signed as with_sign
 
 register = template.Library()
 
@@ -95,11 +96,7 @@ def may(held: Role | str | None, needed: str) -> bool:
 @register.filter
 def signed(value: float | None, digits: int = 2) -> str:
     """``+0.14``, ``−0.07``, ``0.00``; a dash for a missing one."""
-    if value is None:
-        return "–"
-    rounded = round(float(value), int(digits))
-    sign = "−" if rounded < 0 else "+" if rounded > 0 else ""
-    return f"{sign}{abs(rounded):.{int(digits)}f}"
+    return "–" if value is None else with_sign(value, int(digits))
 
 
 @register.filter
