@@ -9,7 +9,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from console.forms.runs import CapForm, KindForm, LoopForm, ScheduleForm, add_run_error, form_of
+from console.forms.runs import CapForm, KindForm, add_run_error, form_of
+from console.forms.schedules import LoopForm, ScheduleForm
 from console.models import Inventory, Role, Schedule
 from console.permissions import Request, actor_of, refused, require, wants_part
 from console.presenters import forecasts, labels, run_words
