@@ -279,6 +279,7 @@ def test_days_and_one_now(world: make.World, signed_in: Any) -> None:
     assert "Erased: 5 messages." in text(done)
     assert "talk-1" in text(client.get(f"{BASE}retention/"))
     assert "It was erased on" in text(client.get(f"/i/tiny/conversations/{talk.public_id}/"))
+    assert "It was erased on" in text(client.get(f"/i/tiny/conversations/{talk.public_id}/?t=0"))  # as notes link to it
     assert "Nothing is left to erase" in text(client.get(found["Location"]))
     assert "talk-1" not in text(client.get("/i/tiny/conversations/"))
 
