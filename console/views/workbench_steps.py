@@ -163,7 +163,7 @@ def _from_json(text: str) -> list[Step]:
             raise bad
         if any(type(value) is not FIELDS[name] for name, value in row.items()) or row.get("state", 0) >= 1 << 62:
             raise bad
-        if row.get("action") not in ACTIONS:
+        if row.get("action") not in ACTIONS or row.get("polarity", Polarity.SIGNAL) not in Polarity.values:
             raise bad
     return [Step(**row) for row in rows]
 

@@ -143,6 +143,7 @@ def test_without_scripts_the_strip_is_a_page(author: Client, miss: dict[str, str
         ({"steps": '[{"action": "add", "state": ' + "9" * 5_000 + "}]"}, 400),
         ({"steps": '[{"action": "add", "source": "generated"}]'}, 400),
         ({"steps": '[{"action": "add", "state": "1", "polarity": "signal"}]'}, 400),
+        ({"steps": '[{"action": "add", "text": "cancel it", "polarity": "zz"}]'}, 400),
         ({"steps": '[{"action": "add", "state": 99999999999999999999, "polarity": "signal"}]'}, 400),
     ],
 )
