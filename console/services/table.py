@@ -3,7 +3,7 @@
 Each cache key holds the revision numbers that every write to its material bumps, so that no process can show a stale table.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -167,15 +167,20 @@ def build(
         )
     )  # fmt: skip
     core = core_centre(centre)
-    dimension = len(core.vector)
+    try:
+        cumulative, turns = _gather([row[4] for row in rows], core), _gather([row[5] for row in rows], core)
+    except KeyError:  # a conversation was erased since its rows were read
+        known = _known(key for row in rows for key in (row[4], row[5]))
+        rows = [row for row in rows if row[4] in known and row[5] in known]
+        cumulative, turns = _gather([row[4] for row in rows], core), _gather([row[5] for row in rows], core)
     scenarios = tuple(sorted({row[3] for row in rows}))
     code = {name: number for number, name in enumerate(scenarios)}
     state_ids = np.array([row[0] for row in rows], dtype=np.int64)
     return StateTable(
         key=key,
         views=ViewTable.of_turns(
-            _gather([row[4] for row in rows], core, dimension),
-            _gather([row[5] for row in rows], core, dimension),
+            cumulative,
+            turns,
             np.array([row[1] for row in rows], dtype=np.int64),
             np.array([row[2] for row in rows], dtype=np.int64),
         ),
@@ -187,9 +192,17 @@ def build(
     )
 
 
-def _gather(keys: list[str], centre: embedding.Centre, dimension: int) -> embedding.Vectors:
-    """Centred unit vectors (n, d), read in chunks so that a long log never lies in memory twice."""
-    result = np.empty((len(keys), dimension), dtype=np.float32)
+def _known(keys: Iterable[str]) -> set[str]:
+    """Those whose vectors are there."""
+    wanted, known = sorted(set(keys)), set[str]()
+    for start in range(0, len(wanted), 5_000):
+        known.update(embed.stored(wanted[start : start + 5_000]))
+    return known
+
+
+def _gather(keys: list[str], centre: embedding.Centre) -> embedding.Vectors:
+    """Centred unit vectors (n, d), read in chunks so that a long log never lies in memory twice. Raises KeyError."""
+    result = np.empty((len(keys), len(centre.vector)), dtype=np.float32)
     for start in range(0, len(keys), 5_000):
         piece = keys[start : start + 5_000]
         found = embed.stored(sorted(set(piece)))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from console.models import Exemplar, Inventory, Judgement
+from console.models import Exemplar, Inventory, Judgement, StateView, Vector
 from console.services import artifacts, caches, conversations, embed, log_figures, table, why_record, workbench
 from console.services import policy_rows as policies
 from console.services.actor import SYSTEM
@@ -84,3 +84,16 @@ def test_no_figure_rests_on_chosen_pairs_or_second_judgings(world: World) -> Non
     Judgement.objects.create(**shared, prompt_version="3", prefix_digest=state.prefix_digest)
     caches.clear_all()
     assert table.labels_of(world.inventory, states, world.cancel).score[states.positions[state.pk]] == 5
+
+
+def test_a_turn_without_its_vector_is_absent_and_the_others_are_there(world: World) -> None:
+    """As it is while a conversation is being erased: its rows were read, its vectors are gone."""
+    centre = current_point(world.inventory).centre
+    assert centre is not None
+    before = table.state_table(world.inventory, centre)
+    lost = StateView.objects.get(state=world.state("talk-4", 1))
+    Vector.objects.filter(key=lost.turn_key).delete()
+    caches.clear_all()
+    after = table.state_table(world.inventory, centre)
+    assert set(before.state_ids.tolist()) - set(after.state_ids.tolist()) == {lost.state_id}
+    assert len(after) == len(before) - 1
