@@ -217,12 +217,14 @@ class Bundle:
         self,
         source: Source,
         *,
+        turns: Collection[int] | None = None,
         theta: float | None = None,
         encoder: Encoder | None = None,
         turn_cache: VectorCache | None = None,
     ) -> tuple[tuple[Outcome, ...], ...]:
         """Per user turn, the outcome of every artifact in the order of `artifacts`, expiry and dependencies replayed.
 
+        `turns` (default: all of them): of any other turn only what fires or has expired is told, which costs less.
         `source`: all messages, or their vectors: `ConversationVectors`, or the `Views` of the states 0 … T-1. Empty
         when no user has said anything. Errors of the encoder are passed on.
         """
@@ -231,7 +233,10 @@ class Bundle:
         if vectors is None:
             return ()
         found = self._decider.replay(vectors, point)
-        return tuple(self._decider.outcomes(found, row) for row in range(len(vectors.cumulative)))
+        return tuple(
+            self._decider.outcomes(found, row, everything=turns is None or row in turns)
+            for row in range(len(vectors.cumulative))
+        )
 
     def selected(self, vectors: ConversationVectors) -> tuple[Fired, ...]:
         """What fires at the last user turn of a conversation's vectors, in the order of `discover`."""

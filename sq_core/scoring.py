@@ -362,11 +362,10 @@ def _chunked_dots(rows: Vectors, weights: ArrayLike) -> Float:
 
 def _chunks(counts: Sequence[int] | NDArray[np.intp]) -> Iterator[tuple[int, int]]:
     """Ranges of states whose padded rows stay below `_CHUNK` numbers together."""
-    start, widest = 0, 1
-    for stop, count in enumerate(counts):
-        widest = max(widest, int(count))
-        if stop > start and (stop + 1 - start) * widest > _CHUNK:
-            yield start, stop
-            start, widest = stop, max(1, int(count))
-    if len(counts):
-        yield start, len(counts)
+    every, start = np.maximum(np.asarray(counts, dtype=np.int64), 1), 0
+    while start < len(every):
+        ahead = every[start : start + _CHUNK]  # no row is narrower than one number
+        padded = np.maximum.accumulate(ahead) * np.arange(1, len(ahead) + 1)
+        stop = start + max(1, int(np.searchsorted(padded, _CHUNK, side="right")))  # it only grows
+        yield start, stop
+        start = stop

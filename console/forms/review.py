@@ -5,6 +5,8 @@ from typing import Any
 from django import forms
 from django.utils.translation import gettext_lazy as _
 
+from console.forms import lines
+from console.forms.runs import TICKED_UP_TO
 from console.models import Artifact, Inventory, QueueKind, QueueOrder
 from console.presenters import review as words
 from console.services.review_build import MOST, Asked
@@ -73,6 +75,21 @@ class QueueForm(forms.Form):
             field = self.fields[name]
             assert isinstance(field, forms.ChoiceField)  # noqa: S101  # for the type checker
             field.choices = choices
+
+        keys = self.fields["policies"].choices  # type: ignore[attr-defined]
+        if len(keys) > TICKED_UP_TO:
+            self.fields["policies"] = forms.CharField(
+                label=_("Policies (empty: all)"), required=False, help_text=_("Their keys, one per line."),
+                widget=forms.Textarea({"rows": 4, "spellcheck": "false"}),
+            )  # fmt: skip
+        self._known = {key for key, _name in keys}
+
+    def clean_policies(self) -> list[str]:
+        given = self.cleaned_data["policies"]
+        keys = list(lines(given)) if isinstance(given, str) else given
+        if unknown := [key for key in keys if key not in self._known]:
+            raise forms.ValidationError(_("There is no policy %(key)s.") % {"key": unknown[0][:64]})
+        return keys
 
     def asked(self) -> Asked:
         values = self.cleaned_data

@@ -32,6 +32,7 @@ SORTS: dict[str, str | Promise] = {
 FOLD, HEAD = 8_000, 2_000  # a message longer than FOLD characters shows its first HEAD
 CHIPS_SHOWN = 4
 LISTED = 30  # policies of one kind listed at a turn: those nearest to being selected come first
+LISTED_ON = 6  # of those that are still on since one earlier message
 _SELECTED = {Label.FIRED, Label.FIRED_BY_PIN, Label.DEPENDENCY}
 
 
@@ -53,6 +54,7 @@ class Group:
     rows: list[Policy] = field(default_factory=list)
     line: str = ""
     folded: bool = False
+    listed: int = LISTED
     total: int = 0  # of which ``rows`` are the first
 
     @property
@@ -62,7 +64,7 @@ class Group:
 
 def groups(talk: Talk, user_turn: int, sort: str, *, whole: bool = False, chosen: str = "") -> list[Group]:
     """The turn's policies by what became of them, or (``disagreement``) by where model and AI reviewer differ; of each kind
-    the first `LISTED` unless the ``whole`` is asked for, and the ``chosen`` one in any case.
+    the first `Group.listed` unless the ``whole`` is asked for, and the ``chosen`` one in any case.
     """
     rows = sorted(talk.policies(user_turn), key=lambda p: (p.distance is None, -(p.distance or 0.0), p.name))
     if not talk.turns[user_turn].scored:
@@ -72,7 +74,7 @@ def groups(talk: Talk, user_turn: int, sort: str, *, whole: bool = False, chosen
     for group in found:
         group.total = len(group.rows)
         if not whole:
-            group.rows = [row for n, row in enumerate(group.rows) if n < LISTED or row.key == chosen]
+            group.rows = [row for n, row in enumerate(group.rows) if n < group.listed or row.key == chosen]
     return [group for group in found if group.rows]
 
 
@@ -93,7 +95,7 @@ def _by_outcome(rows: list[Policy], user_turn: int) -> list[Group]:
             result[0].rows.append(row)
         elif label is Label.CARRIED_OVER or earlier:
             title = _("Still on since message %(n)s") % {"n": since + 1}
-            pinned_on.setdefault(since, Group(f"since-{since}", title)).rows.append(row)
+            pinned_on.setdefault(since, Group(f"since-{since}", title, listed=LISTED_ON)).rows.append(row)
         else:
             where = {Label.ALWAYS_ON: always, Label.UNFITTED: unfitted, Label.EXPIRED: expired, Label.OFF: off}
             where.get(label, out).rows.append(row)

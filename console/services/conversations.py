@@ -89,7 +89,7 @@ class Opinion:
 
 @dataclass
 class Turn:
-    """A user turn with its marks. ``outcomes`` is None where the encoder has not read it."""
+    """A user turn with its marks. ``outcomes`` is None where the encoder has not read it; whole at the turn looked at."""
 
     user_turn: int
     message_index: int
@@ -208,15 +208,16 @@ def talk(inventory: Inventory, name: str, *, user_turn: int | None = None) -> Ta
     conversation = get_conversation(inventory, name)
     here = ground(inventory)
     messages = list(Message.objects.filter(conversation=conversation))
-    turns = _turns(conversation, here)
-    at = len(turns) - 1 if user_turn is None or user_turn >= len(turns) else user_turn
+    turns, at = _turns(conversation, here, user_turn)
     opinions = _opinions(conversation, inventory, at)
     _mark(turns, messages, opinions)
     return Talk(conversation, here, messages, turns, opinions, at, live=bool(getattr(conversation, "has_live", False)))
 
 
-def _turns(conversation: Conversation, here: Ground) -> list[Turn]:
-    """States with their pins (one query), and the outcomes at those the encoder has read."""
+def _turns(conversation: Conversation, here: Ground, user_turn: int | None) -> tuple[list[Turn], int]:
+    """States with their pins (one query), the outcomes at those the encoder has read, and which turn is looked at: of
+    that one every policy's outcome, of the others what is selected or switched off.
+    """
     turns: dict[int, Turn] = {}
     current = FilteredRelation("pins", condition=Q(pins__to_release__isnull=True))
     rows = (
@@ -225,13 +226,14 @@ def _turns(conversation: Conversation, here: Ground) -> list[Turn]:
         .order_by("user_turn")
         .values_list("user_turn", "message_index", "pk", "current__artifact__key")
     )
-    for user_turn, message_index, pk, pinned in rows:
-        turn = turns.setdefault(user_turn, Turn(user_turn, message_index, pk))
+    for number, message_index, pk, pinned in rows:
+        turn = turns.setdefault(number, Turn(number, message_index, pk))
         if pinned:
             turn.pinned.add(pinned)
     result = list(turns.values())
+    at = len(result) - 1 if user_turn is None or user_turn >= len(result) else user_turn
     vectors = here.vectors(conversation.pk)
-    outcomes = here.bundle.outcomes(vectors) if vectors is not None else ()
+    outcomes = here.bundle.outcomes(vectors, turns={at}) if vectors is not None else ()
     before: set[str] = set()
     for turn, found in zip(result, outcomes, strict=False):
         turn.outcomes = found
@@ -240,7 +242,7 @@ def _turns(conversation: Conversation, here: Ground) -> list[Turn]:
             (o for k, o in fired.items() if k not in before), key=lambda o: (-_distance(o), o.artifact)
         )
         before = set(fired)
-    return result
+    return result, at
 
 
 def _opinions(conversation: Conversation, inventory: Inventory, at: int) -> dict[tuple[int, str], list[Opinion]]:

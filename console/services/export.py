@@ -25,7 +25,7 @@ from console.models import (
     QueryState,
     Status,
 )
-from console.services import audit
+from console.services import audit, caches
 from console.services.actor import Actor
 from console.services.csv_lines import csv_lines
 from console.services.embed import to_message
@@ -113,15 +113,19 @@ def note(found: Source, kind: str, form: str, *, by: Actor) -> None:
     )  # fmt: skip
 
 
+_counts = caches.Cache(64)
+
+
 def counts(found: Source) -> dict[str, int]:
     """How many policies and examples are in use, and how many conversations and scores there are, for a page."""
     conversations = Conversation.objects.filter(inventory=found.inventory, erased_at=None)
     judgements = Judgement.objects.filter(judge__inventory=found.inventory)
+    now = (found.inventory.pk, found.inventory.log_revision, found.inventory.label_revision)
     return {
         "policies": _texts(found).filter(artifact__in=_active(found)).count(),
         "exemplars": _in_use(found).count(),
-        "conversations": conversations.count(),
-        "judgements": judgements.count(),
+        "conversations": caches.committed(_counts, ("conversations", *now), conversations.count),
+        "judgements": caches.committed(_counts, ("judgements", *now), judgements.count),
     }
 
 

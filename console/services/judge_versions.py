@@ -7,6 +7,7 @@ from decimal import Decimal
 from django.db.models import Count, Sum
 
 from console.models import ArtifactText, Inventory, JudgeKind, Judgement, QueryState, RunKind, Spend
+from console.services import caches
 from console.services.errors import NotFound
 from sq_core.evaluation.agreement import Agreement, agreement
 
@@ -66,11 +67,15 @@ class Comparison:
     differences: tuple[Difference, ...]
 
 
+_versions = caches.Cache(64)
+
+
 def versions(inventory: Inventory) -> list[Version]:
     """The model judges' versions, the one with most pairs first."""
     rows = Judgement.objects.filter(judge__inventory=inventory, judge__kind=JudgeKind.MODEL, repeat=0)
     counted = rows.values_list("judge__name", "prompt_version").annotate(n=Count("id")).order_by("-n", "judge__name")
-    return [Version(judge, prompt, n) for judge, prompt, n in counted]
+    key = (inventory.pk, inventory.label_revision)
+    return caches.committed(_versions, key, lambda: [Version(judge, prompt, n) for judge, prompt, n in counted])
 
 
 def find(among: Sequence[Version], key: str) -> Version:

@@ -23,13 +23,13 @@ from console.models import (
     QueueKind,
     QueueOrder,
 )
-from console.services import conversation_fields, filters, table
+from console.services import caches, conversation_fields, filters, table
 from console.services.inventories import current_point
-from console.services.table_sample import is_long, page_table
+from console.services.table_sample import drawn_table, page_table
 from sq_core.scoring import cut_off
 
 MOST = 2_000  # items of one queue
-LONG = 20  # policies that a queue of a long log is chosen from: the first ones where none are named
+FEW = 20  # named policies of a long log whose newest judged turns are all looked at
 FIRED = ("", "yes", "no")
 JUDGED = ("", "needed", "not_needed", "none")
 DRAWN = frozenset({QueueKind.AUDIT, QueueKind.EXTRAS})  # by chance, each pair as likely as any other
@@ -95,7 +95,7 @@ class _Column:
 
 def choose(inventory: Inventory, asked: Asked) -> Chosen:
     """The items such a queue would have now; nothing is written."""
-    columns, states = _columns(inventory, asked.policies)
+    columns, states = _columns(inventory, asked.policies, asked.kind)
     if states is None:
         return Chosen([], 0, 0, 0, 0)
     inside = _inside(inventory, states, asked.where)
@@ -123,18 +123,32 @@ def _inside(inventory: Inventory, states: table.StateTable, where: tuple[str, ..
     return np.isin(states.conversation_ids, np.fromiter(rows.values_list("pk", flat=True), dtype=np.int64))
 
 
-def _columns(inventory: Inventory, policies: tuple[str, ...]) -> tuple[list[_Column], table.StateTable | None]:
-    """Every policy that has a version, from the cached tables; no table before the first fit."""
+def _columns(
+    inventory: Inventory, policies: tuple[str, ...], kind: str
+) -> tuple[list[_Column], table.StateTable | None]:
+    """Every policy that has a version, from the cached tables; no table before the first fit.
+
+    Of a long log: conversations drawn by chance; but of a few named policies their newest judged turns, where it is not a
+    random sample that is asked for, and the pinned turns where those are.
+    """
     point = current_point(inventory)
     if point.centre is None:
         return [], None
     rows = ClassifierVersion.objects.current().filter(artifact__inventory=inventory, centre=point.centre)
     if policies:
         rows = rows.filter(artifact__key__in=policies)
-    rows = rows.select_related("artifact").order_by("artifact__position", "artifact_id")
-    versions = list(rows[:LONG] if is_long(inventory) else rows)  # what can be looked at while somebody waits
-    states = page_table(inventory, point, [version.artifact_id for version in versions])
-    labels, due = table.all_labels(inventory, states), _pins_due(inventory)
+    due = _pins_due(inventory)
+    if kind == QueueKind.PINS:
+        rows = rows.filter(artifact__in=list(due))
+    versions = list(rows.select_related("artifact").order_by("artifact__position", "artifact_id"))
+    if kind == QueueKind.PINS:
+        also = {state for pins in due.values() for state, _stale in pins}
+        states = page_table(inventory, point, [version.artifact_id for version in versions], also=also)
+    elif policies and len(versions) <= FEW and kind not in DRAWN:
+        states = page_table(inventory, point, [version.artifact_id for version in versions])
+    else:
+        states = drawn_table(inventory, point)
+    labels = table.all_labels(inventory, states)
     columns = [
         _Column(
             artifact=version.artifact,
@@ -168,10 +182,21 @@ def _pins_due(inventory: Inventory) -> dict[int, list[tuple[int, bool]]]:
     return found
 
 
+_found = caches.Cache(16)
+
+
 def kinds_found(inventory: Inventory) -> dict[str, int]:
     """How many pairs each kind would choose from now, over all policies."""
-    columns, _states = _columns(inventory, ())
-    return {kind: sum(int(_mask(c, Asked(kind)).sum()) for c in columns) for kind in QueueKind.values}
+    now = Inventory.objects.get(pk=inventory.pk)
+    key = (now.pk, now.release, now.log_revision, now.label_revision, now.exemplar_revision, now.judge_id)
+
+    def count() -> dict[str, int]:
+        columns, _states = _columns(now, (), "")
+        found = {kind: sum(int(_mask(c, Asked(kind)).sum()) for c in columns) for kind in QueueKind.values}
+        pinned, _states = _columns(now, (), QueueKind.PINS)
+        return found | {QueueKind.PINS: sum(int(_mask(c, Asked(QueueKind.PINS)).sum()) for c in pinned)}
+
+    return caches.committed(_found, key, count)
 
 
 def _mask(column: _Column, asked: Asked) -> Bools:

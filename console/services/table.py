@@ -312,8 +312,12 @@ class _Read:
 
 def current_texts(inventory: Inventory) -> dict[int, int]:
     """Artifact id per id of a text that reads as its current one; only a release changes them."""
-    rows = ArtifactText.objects.as_now().filter(artifact__inventory=inventory).values_list("pk", "artifact_id")
-    return caches.committed(_texts, (inventory.pk, inventory.release), lambda: dict(rows))
+
+    def read() -> dict[int, int]:
+        rows = ArtifactText.objects.as_now().filter(artifact__inventory=inventory)
+        return dict(rows.values_list("pk", "artifact_id"))
+
+    return caches.committed(_texts, (inventory.pk, inventory.release), read)
 
 
 def _read_labels(inventory: Inventory, table: StateTable, texts: dict[int, int], held: _Read | None) -> _Read:

@@ -33,6 +33,11 @@ _samples = caches.Cache(
 )
 _judged = caches.Cache(2_000, most=64 * caches.MEGABYTE, bytes_of=lambda found: found.nbytes)
 _sizes = caches.Cache(256)
+_drawn_labels = caches.Cache(
+    8,
+    most=256 * caches.MEGABYTE,
+    bytes_of=lambda found: sum(label.score.nbytes + label.human.nbytes for label in found.values()),
+)
 _long = caches.Cache(1_000)  # a log does not get shorter
 
 
@@ -82,6 +87,10 @@ class Drawn(Sample):
 
     def labels(self, inventory: Inventory, states: table.StateTable) -> dict[int, table.Labels]:
         texts = table.current_texts(inventory)
+        key = (states.key, inventory.judge_id, inventory.label_revision, hash(frozenset(texts.items())))
+        return caches.committed(_drawn_labels, key, lambda: self._read(inventory, states, texts))
+
+    def _read(self, inventory: Inventory, states: table.StateTable, texts: dict[int, int]) -> dict[int, table.Labels]:
         pass_mark = inventory.judge.pass_mark if inventory.judge else 4
         found = {pk: table.Labels.none(len(states), pass_mark) for pk in texts.values()}
         conversations = np.unique(states.conversation_ids).tolist()
@@ -261,6 +270,8 @@ def conversation_vectors(
         if turn == len(mine):
             mine.append((cumulative, own))
     stored = embed.stored(sorted({key for pairs in ready.values() for pair in pairs for key in pair}))
+    for conversation, pairs in ready.items():  # one that is being erased has rows and no vectors any more
+        ready[conversation] = list(takewhile(lambda pair: pair[0] in stored and pair[1] in stored, pairs))
     core = table.core_centre(centre)
     return {
         conversation: ConversationVectors(

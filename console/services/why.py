@@ -227,7 +227,7 @@ def explain(
     if vectors is None or user_turn >= len(vectors.turns):
         return why
     column = bundle.keys.index(artifact.key)
-    outcomes = bundle.outcomes(vectors)[user_turn]
+    outcomes = bundle.outcomes(vectors, turns={user_turn})[user_turn]
     _take_outcome(why, outcomes[column])
     version = ClassifierVersion.objects.at(number).select_related("centre").filter(artifact=artifact).first()
     if version is not None and version.centre_id == point.centre_id:

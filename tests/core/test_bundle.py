@@ -295,6 +295,12 @@ def test_outcomes_carry_the_one_margin_and_views_give_the_same(log: list[str], p
     vectors = ConversationVectors(one.centre_and_normalise(whole), one.centre_and_normalise(turns))
     states = [vectors.views(turn) for turn in range(len(log))]
     assert one.outcomes(vectors) == rows == one.outcomes(states)
+    if log:
+        part = one.outcomes(vectors, turns={len(log) - 1})
+        assert part[-1] == rows[-1]
+        for few, every in zip(part, rows, strict=True):  # of the others what fires or has expired
+            assert [o for o in few if o.fired] == [o for o in every if o.fired]
+            assert set(few) <= set(every)
     for turn, outcomes in enumerate(rows):
         plain = one.margins(states[turn])
         for outcome, kept, number in zip(outcomes, one.artifacts, plain, strict=True):

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sq_core import scoring
 from sq_core.classifier import Classifier, ViewKind
 from sq_core.scoring import (
     PRESETS,
@@ -248,3 +249,16 @@ def test_tables_must_be_sorted_and_whole() -> None:
             ViewTable(rows, rows, conversation, turn, zeros, ones)
     with pytest.raises(ScoringError, match="different lengths"):
         ViewTable(rows, rows, zeros, ones, zeros[:1], ones)
+
+
+@given(st.lists(st.integers(0, 40), max_size=60), st.integers(1, 200))
+def test_chunks_hold_as_many_states_as_fit_and_every_state_once(counts: list[int], room: int) -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(scoring, "_CHUNK", room)
+        found = list(scoring._chunks(counts))
+    assert [place for start, stop in found for place in range(start, stop)] == list(range(len(counts)))
+    for start, stop in found:
+        wide = max(1, *counts[start:stop])
+        assert stop - start == 1 or (stop - start) * wide <= room
+        if stop < len(counts):  # one more would be too much
+            assert (stop + 1 - start) * max(wide, counts[stop]) > room

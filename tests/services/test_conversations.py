@@ -26,8 +26,13 @@ def test_by_public_id_or_its_own_and_never_another_inventory_s(world: make.World
 
 def test_outcomes_are_those_of_the_score_service(world: make.World) -> None:
     for name, conversation in world.talks.items():
-        talk = service.talk(world.inventory, name)
-        assert [turn.outcomes for turn in talk.turns] == make.outcomes(world.inventory, conversation)
+        every = make.outcomes(world.inventory, conversation)
+        for at in range(len(every)):
+            talk = service.talk(world.inventory, name, user_turn=at)
+            assert talk.turns[at].outcomes == every[at]
+            for turn, found in zip(talk.turns, every, strict=True):
+                assert [o for o in turn.outcomes or () if o.fired] == [o for o in found if o.fired]
+                assert turn.selected == sum(o.fired for o in found)
 
 
 def test_a_policy_starts_at_the_turn_it_crosses_first(world: make.World) -> None:

@@ -1,6 +1,7 @@
 """Review queues: what each kind finds, frozen and counted; places held by one person; answers, revisions, undo, drafts."""
 
 from datetime import timedelta
+from typing import Any
 
 import numpy as np
 import pytest
@@ -28,6 +29,7 @@ from console.services import (
     review_items,
     review_queues,
     table,
+    table_sample,
 )
 from console.services.actor import SYSTEM, Actor, person
 from console.services.errors import Conflict, Invalid, NotFound
@@ -388,3 +390,35 @@ def test_progress_people_and_where_to_go_on(world: make.World) -> None:
     rows, following = review_queues.rows(world.inventory, before=following)
     assert [row.queue for row in rows] == [made]
     assert following is None
+
+
+# --------------------------------------------------------------------------------------------------------------- long logs
+def test_a_queue_of_a_long_log_is_chosen_from_chats_drawn_by_chance_over_all_policies(
+    world: make.World, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = review_build.choose(world.inventory, Asked("audit", size=2_000))
+    settings.WHOLE_LOG_TURNS = whole.states - 1
+    monkeypatch.setattr(review_build, "FEW", 2)
+    point = current_point(world.inventory)
+    drawn = table_sample.drawn_table(world.inventory, point)
+    assert 0 < len(drawn) < whole.states
+    found = review_build.choose(world.inventory, Asked("audit", size=2_000))
+    assert found.states == len(drawn)
+    assert {pair.state for pair in found.pairs} == set(drawn.state_ids.tolist())
+    assert {pair.artifact for pair in found.pairs} == {a.pk for a in (world.cancel, world.change, world.refund)}
+    one = review_build.choose(world.inventory, Asked("audit", policies=("cancel-order",), size=2_000))
+    assert one.states == len(drawn)  # by chance, not among what was judged
+    few = review_build.choose(world.inventory, Asked("misses", policies=("cancel-order",), size=2_000))
+    sample = table_sample.page_table(world.inventory, point, [world.cancel.pk])
+    assert few.states == len(sample)
+    assert set(review_build.kinds_found(world.inventory)) == set(QueueKind.values)
+
+
+def test_pins_due_are_found_wherever_they_are_in_a_long_log(world: make.World, settings: Any) -> None:
+    state = world.state("talk-1", 2)
+    curate.apply(world.refund, [Step("pin", state=state.pk)], by=world.by, base_version=1)
+    artifacts.edit_artifact(world.refund, by=world.by, text="Something else altogether.")
+    settings.WHOLE_LOG_TURNS = 1
+    found = review_build.choose(world.inventory, Asked("pins"))
+    assert [(pair.state, pair.why["pin"]) for pair in found.pairs] == [(state.pk, "stale")]
+    assert review_build.kinds_found(world.inventory)["pins"] == 1
