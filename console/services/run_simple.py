@@ -118,6 +118,10 @@ def _release(inventory: Inventory, protocol: str, params: Json) -> Json:
         raise Invalid(
             "The overview rests on the inventory's own encoder.", field="params.encoders", hint="Leave it out."
         )
+    return _release_of(inventory, params)
+
+
+def _release_of(inventory: Inventory, params: Json) -> Json:
     release = params.get("release") or inventory.release
     if isinstance(release, bool) or not isinstance(release, int) or not 1 <= release <= inventory.release:
         raise Invalid(
@@ -174,12 +178,7 @@ class Score(Ordinary):
         names = scope.get("conversations")
         if names is not None and not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
             raise Invalid("conversations is a list of ids.", field="scope.conversations", hint="Leave it out for all.")
-        release = params.get("release") or inventory.release
-        if isinstance(release, bool) or not isinstance(release, int) or not 1 <= release <= inventory.release:
-            raise Invalid(
-                f"There is no release {str(release)[:20]}.", field="params.release", hint="Leave it out for the newest."
-            )
-        return {"release": release}
+        return _release_of(inventory, params)
 
     def _conversations(self, inventory: Inventory, scope: Json) -> Any:
         rows = Conversation.objects.filter(inventory=inventory).order_by("pk")

@@ -13,27 +13,16 @@ from console.models import Inventory, Role
 from console.permissions import Request, require, wants_part
 from console.presenters import home as cards_of
 from console.presenters import tour
-from console.services import caches, log_figures
-from console.services import policy_rows as rows_of
+from console.services import log_figures, policy_rows
 from console.services.errors import ServiceError
-from console.services.revision import stamp
 
 
 def _needs(request: Request, inventory: Inventory) -> Any:
-    return cards_of.needs(inventory, _rows(inventory), request.user)
+    return cards_of.needs(inventory, policy_rows.but_for_the_week(inventory), request.user)
 
 
 def _watch(request: Request, inventory: Inventory) -> Any:
-    return cards_of.watch(_rows(inventory))
-
-
-_held = caches.Cache(16)
-
-
-def _rows(inventory: Inventory) -> list[rows_of.Row]:
-    """Every policy; two cards read them, once a minute, and nothing of theirs changes but with these numbers."""
-    key = (inventory.pk, *stamp(inventory), inventory.judge_id, inventory.target_recall)
-    return caches.committed(_held, key, lambda: rows_of.read(inventory, fresh=True).rows)
+    return cards_of.watch(policy_rows.but_for_the_week(inventory))
 
 
 def _activity(request: Request, inventory: Inventory) -> Any:
