@@ -8,6 +8,7 @@ nothing is found there). What asks about all policies at once has a draw of its 
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 import numpy as np

@@ -4,7 +4,17 @@ import numpy as np
 import pytest
 
 from console.models import Exemplar, Inventory, Judgement, StateView, Vector
-from console.services import artifacts, caches, conversations, embed, log_figures, table, why_record, workbench
+from console.services import (
+    artifacts,
+    caches,
+    conversations,
+    embed,
+    log_figures,
+    table,
+    table_sample,
+    why_record,
+    workbench,
+)
 from console.services import policy_rows as policies
 from console.services.actor import SYSTEM
 from console.services.ingest_conversations import grow_conversation
@@ -97,3 +107,13 @@ def test_a_turn_without_its_vector_is_absent_and_the_others_are_there(world: Wor
     after = table.state_table(world.inventory, centre)
     assert set(before.state_ids.tolist()) - set(after.state_ids.tolist()) == {lost.state_id}
     assert len(after) == len(before) - 1
+
+
+def test_a_conversation_is_read_up_to_the_turn_that_lost_its_vector(world: World) -> None:
+    centre = current_point(world.inventory).centre
+    assert centre is not None
+    talk = world.talks["talk-1"]
+    Vector.objects.filter(key=StateView.objects.get(state=world.state("talk-1", 1)).turn_key).delete()
+    assert len(table_sample.conversation_vectors(world.inventory, centre, [talk.pk])[talk.pk].turns) == 1
+    Vector.objects.filter(key=StateView.objects.get(state=world.state("talk-1", 0)).cumulative_key).delete()
+    assert table_sample.conversation_vectors(world.inventory, centre, [talk.pk]) == {}
