@@ -68,6 +68,15 @@ def signed_in(client: Client) -> Any:
 
 
 @pytest.fixture
+def woken(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The runs that a page called a worker for; commits count at once."""
+    called: list[int] = []
+    monkeypatch.setattr("console.views.runs.wake_run", called.append)
+    monkeypatch.setattr("console.views.runs.transaction.on_commit", lambda then: then())
+    return called
+
+
+@pytest.fixture
 def sqlite_only() -> None:
     if connection.vendor != "sqlite":
         pytest.skip("about SQLite only")

@@ -20,6 +20,15 @@ LABELS = ("as-judged", "running-max")
 SIDE_BY_SIDE = ("operating-point", "mined")  # what two encoders are compared by; the others rest on the inventory's own
 
 
+def checked_encoders(names: object) -> list[str]:
+    """What a run may name. Raises Invalid."""
+    if not (isinstance(names, list) and len(names) <= 2 and all(isinstance(name, str) for name in names)):
+        raise Invalid(
+            "encoders is a list of one or two names.", field="params.encoders", hint="Leave it out for the own one."
+        )
+    return names
+
+
 def evaluate(
     inventory: Inventory, *, protocol: str, labels: str = "as-judged", encoders: Sequence[str] = ()
 ) -> dict[str, Any]:

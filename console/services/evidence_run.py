@@ -8,7 +8,7 @@ from typing import Any
 from django.utils import timezone
 
 from console.models import Evidence, EvidenceOrigin, Inventory, Run
-from console.services import evidence, evidence_data
+from console.services import evaluate, evidence, evidence_data
 from console.services.actor import Actor
 from console.services.errors import Invalid, ServiceError, Unavailable
 from console.services.run_kind import PENDING, Context, Outcome, say_how_far
@@ -94,21 +94,6 @@ def measure(
         raise Invalid(f"The plan cannot be run on this data: {problem}.", field="params.plan") from problem
 
 
-def measure_and_store(
-    inventory: Inventory,
-    plan: EvidencePlan,
-    *,
-    by: Actor,
-    origin: EvidenceOrigin,
-    run: str = "",
-    encoders: Sequence[str] = (),
-    say: Say | None = None,
-) -> tuple[Evidence, bool]:
-    """Measure a plan and keep what came of it; whether it is new. Raises Invalid, Unavailable."""
-    bundle = measure(inventory, plan, encoders=encoders, say=say)
-    return evidence.store_bundle(inventory, bundle, by=by, origin=origin, written_at=timezone.now(), run=run)
-
-
 # ---------------------------------------------------------------------------------------------------------- as a run
 class _Stopped(Exception):
     """The run was paused or cancelled while it was being measured."""
@@ -119,22 +104,18 @@ def checked(params: dict[str, Any]) -> dict[str, Any]:
     if params.get("release") is not None:
         raise Invalid("A plan measures no release.", field="params.release", hint="Leave it out.")
     check_plan(params["plan"])
-    encoders = params.get("encoders") or []
-    if not (isinstance(encoders, list) and len(encoders) <= 2 and all(isinstance(name, str) for name in encoders)):
-        raise Invalid(
-            "encoders is a list of one or two names.", field="params.encoders", hint="Leave it out for the own one."
-        )
-    return {"plan": params["plan"], "encoders": encoders}
+    return {"plan": params["plan"], "encoders": evaluate.checked_encoders(params.get("encoders") or [])}
 
 
 def perform(context: Context, by: Actor) -> Outcome:
     """The one item of an `evaluate` run with a plan; its evidence is stored once however often the item is done."""
     run = context.run
     try:
-        found, new = measure_and_store(
-            context.inventory, check_plan(run.params["plan"]), by=by, origin=EvidenceOrigin.RUN, run=run.public_id,
-            encoders=run.params["encoders"], say=_Watch(run).look,
-        )  # fmt: skip
+        plan = check_plan(run.params["plan"])
+        bundle = measure(context.inventory, plan, encoders=run.params["encoders"], say=_Watch(run).look)
+        found, new = evidence.store_bundle(
+            context.inventory, bundle, by=by, origin=EvidenceOrigin.RUN, written_at=timezone.now(), run=run.public_id
+        )
     except _Stopped:
         return Outcome(code=PENDING, again=True, retry_after=0.0)
     except Unavailable as error:

@@ -85,11 +85,7 @@ class Evaluate(_Whole):
             raise Invalid(
                 f"labels is {str(labels)[:40]!r}.", field="params.labels", hint=f"One of {', '.join(evaluate.LABELS)}."
             )
-        encoders = params.get("encoders", [])
-        if not (isinstance(encoders, list) and len(encoders) <= 2 and all(isinstance(name, str) for name in encoders)):
-            raise Invalid(
-                "encoders is a list of one or two names.", field="params.encoders", hint="Leave it out for the own one."
-            )
+        encoders = evaluate.checked_encoders(params.get("encoders", []))
         return {"protocol": protocol, "labels": labels, "encoders": encoders} | _release(inventory, protocol, params)
 
     def perform(self, context: Context, item: Item) -> Outcome:

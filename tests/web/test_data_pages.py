@@ -36,14 +36,6 @@ DATA = "/i/tiny/data/"
 TALKS = [{"id": f"new-{n}", "messages": [{"role": "user", "content": f"hello, number {n}"}]} for n in range(3)]
 
 
-@pytest.fixture
-def woken(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    called: list[int] = []
-    monkeypatch.setattr("console.views.runs.wake_run", called.append)
-    monkeypatch.setattr("console.views.runs.transaction.on_commit", lambda then: then())
-    return called
-
-
 def text(response: Any) -> str:
     data = response.getvalue() if response.streaming else response.content
     found: str = data.decode()

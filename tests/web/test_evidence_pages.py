@@ -37,14 +37,6 @@ def text(response: Any) -> str:
 
 
 @pytest.fixture
-def woken(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    called: list[int] = []
-    monkeypatch.setattr("console.views.runs.wake_run", called.append)
-    monkeypatch.setattr("console.views.runs.transaction.on_commit", lambda then: then())
-    return called
-
-
-@pytest.fixture
 def traces(world: World) -> Evidence:
     return service.store_bundle(
         world.inventory, trace_bundle(), by=Actor("ana"), origin=EvidenceOrigin.COMMAND,

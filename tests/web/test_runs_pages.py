@@ -25,15 +25,6 @@ LIST = "/i/tiny/runs/"
 
 
 @pytest.fixture
-def woken(monkeypatch: pytest.MonkeyPatch, django_capture_on_commit_callbacks: Any) -> list[int]:
-    """The runs that a worker was called for; commits count at once."""
-    called: list[int] = []
-    monkeypatch.setattr("console.views.runs.wake_run", called.append)
-    monkeypatch.setattr("console.views.runs.transaction.on_commit", lambda then: then())
-    return called
-
-
-@pytest.fixture
 def toy(monkeypatch: pytest.MonkeyPatch) -> Toy:
     made = Toy()
     monkeypatch.setitem(run_kinds.KINDS, "judge", made)

@@ -18,14 +18,6 @@ HTMX = {"HX-Request": "true"}
 LIST = "/i/tiny/schedules/"
 
 
-@pytest.fixture
-def woken(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    called: list[int] = []
-    monkeypatch.setattr("console.views.runs.wake_run", called.append)
-    monkeypatch.setattr("console.views.runs.transaction.on_commit", lambda then: then())
-    return called
-
-
 def text(response: Any) -> str:
     found: str = response.content.decode()
     return found
