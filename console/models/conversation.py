@@ -1,6 +1,7 @@
 """Conversations, their messages, query states and vectors."""
 
 from django.db import models
+from django.db.models import Q
 
 from console.models.base import public_id_field
 from console.models.inventory import Inventory
@@ -33,6 +34,9 @@ class Conversation(models.Model):
         indexes = [
             models.Index(fields=["inventory", "-id"]),
             models.Index(fields=["inventory", "scenario"]),
+            models.Index(
+                fields=["inventory", "-erased_at"], condition=Q(erased_at__isnull=False), name="conversation_erased"
+            ),
             models.Index(fields=["inventory", "-user_turn_count", "-id"], name="conversation_by_turns"),
         ]  # and conversation_by_start (migration 0013): by start, those without one last
 

@@ -131,6 +131,7 @@ class RunItem(models.Model):
         ]
         indexes = [
             models.Index(fields=["run", "state", "position"]),
+            models.Index(fields=["run", "position"], name="runitem_in_order"),
             models.Index(fields=["run", "error_code"], condition=~Q(error_code=""), name="runitem_errors"),
         ]
 

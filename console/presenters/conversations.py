@@ -30,7 +30,7 @@ SORTS: dict[str, str | Promise] = {
     "disagreement": gettext_lazy("Disagreement"),
 }
 FOLD, HEAD = 8_000, 2_000  # a message longer than FOLD characters shows its first HEAD
-CHIPS_SHOWN = 4
+CHIPS_SHOWN, CHIPS_FOLDED = 4, 40  # of what a message selects first: at once, and when unfolded
 LISTED = 30  # policies of one kind listed at a turn: those nearest to being selected come first
 LISTED_ON = 6  # of those that are still on since one earlier message
 _SELECTED = {Label.FIRED, Label.FIRED_BY_PIN, Label.DEPENDENCY}
@@ -133,6 +133,7 @@ class Line:
     folded: int
     chips: list[Outcome]
     more: list[Outcome]
+    left: int  # that are selected first here and have no chip
 
 
 WHO: dict[str, str | Promise] = {
@@ -154,7 +155,7 @@ def transcript(talk: Talk, *, full: set[int], chosen: str = "") -> list[Line]:
         folded = len(text) if len(text) > FOLD and message.index not in full else 0
         started = turn.started if turn else []
         first = sorted(started, key=lambda o: o.artifact != chosen)[:CHIPS_SHOWN]
-        chips = [o for o in started if o in first]
+        rest = [o for o in started if o not in first]
         result.append(
             Line(
                 message=message,
@@ -163,8 +164,9 @@ def transcript(talk: Talk, *, full: set[int], chosen: str = "") -> list[Line]:
                 turn=turn,
                 shown=Truncator(text[:HEAD]).chars(HEAD, truncate="") + "…" if folded else text,
                 folded=folded,
-                chips=chips,
-                more=[o for o in started if o not in first],
+                chips=[o for o in started if o in first],
+                more=rest[:CHIPS_FOLDED],
+                left=max(0, len(rest) - CHIPS_FOLDED),
             )
         )
     return result

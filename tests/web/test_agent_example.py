@@ -181,7 +181,9 @@ def test_a_console_that_is_gone_or_slow_hides_nothing(
     assert all(text in policies.block(messages) for text in make.TEXTS.values())
     policies.base = live_server.url
     assert all(text in policies.block(messages) for text in make.TEXTS.values()), "an HTML page is no answer"
-    with socket.create_server(("127.0.0.1", 0)) as silent:  # the live server would still be at work when the test has ended
+    with socket.create_server(
+        ("127.0.0.1", 0)
+    ) as silent:  # the live server would still be at work when the test has ended
         policies.base = f"http://127.0.0.1:{silent.getsockname()[1]}"
         agent.TIMEOUT = 0.1  # type: ignore[attr-defined]
         assert all(text in policies.block(messages) for text in make.TEXTS.values()), "too slow is no answer either"

@@ -11,9 +11,11 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.utils.html import escape
 
 from console.models import Conversation, Judgement, Message
+from console.presenters import conversations as words
 from console.services import conversation_list as lists
 from console.services import conversations as service
 from console.services import curate
+from console.services.inventories import update_inventory
 from console.services.plan import Step
 from console.views import conversations as views
 from tests import make
@@ -388,3 +390,15 @@ def test_no_inline_script_or_style_in_the_templates() -> None:
         for file in (folder / name).glob("*.html"):
             text = file.read_text()
             assert not re.search(r"\son[a-z]+=|\sstyle=|<style|hx-on|javascript:", text), file.name
+
+
+def test_a_message_that_selects_very_many_at_first_shows_some_and_counts_the_rest(
+    world: make.World, signed_in: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(words, "CHIPS_SHOWN", 1)
+    monkeypatch.setattr(words, "CHIPS_FOLDED", 1)
+    update_inventory(world.inventory, by=world.by, theta=-5.0)  # everything is selected
+    page = signed_in(world.viewer).get(page_of(world, "talk-1", "?t=0&p=cancel-order")).content.decode()
+    assert page.count('id="chip-0-') == 2
+    assert '<summary class="chip">+2</summary>' in page
+    assert re.search(r'href="[^"]*\?t=0#policies">1 more</a>', page)
