@@ -100,7 +100,7 @@ STORAGES = {
 }
 WHITENOISE_USE_FINDERS = True
 
-# No inline script or style, no eval, no CDN: docs/adr/0006-strict-csp.md
+# No inline script or style, no eval, no CDN: docs/adr/0009-strict-csp-and-htmx-2.md
 CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {
         "default-src": [NONE],
