@@ -97,7 +97,7 @@ def migration_act(request: Request, inventory: Inventory, migration: str) -> Htt
                 migrate_switch.switch(found, by=by, release=-1 if release is None else release, reason=reason)
                 say(request, _("Release %(n)s decides with the new vectors.") % {"n": found.to_release})
             case "back":
-                migrate_switch.back_out(found, by=by, release=inventory.release, reason=reason)
+                migrate_switch.back_out(found, by=by, release=-1 if release is None else release, reason=reason)
                 say(request, _("Release %(n)s decides as before the switch.") % {"n": found.back_release})
             case "again":
                 migrate.look_again(found, by=by)

@@ -10,6 +10,7 @@ import sq_core.encoders
 from console.models import EncoderMigration, Inventory, MigrationState
 from console.services import migrate
 from console.services.actor import SYSTEM
+from console.services.inventories import update_inventory
 from tests import make
 from tests.fakes import FakeEncoder
 
@@ -112,8 +113,12 @@ def test_from_the_ask_to_the_switch_and_back(
     world.inventory.refresh_from_db()
     assert world.inventory.encoder_id == other.id
     assert "Move back" in publisher.get(answer["Location"]).content.decode()
-    assert publisher.post(act, {"do": "back", "reason": ""}).status_code == 422
-    assert publisher.post(act, {"do": "back", "reason": "slower"}).status_code == 302
+    world.inventory.refresh_from_db()
+    shown = {"do": "back", "release": world.inventory.release}
+    assert publisher.post(act, shown | {"reason": ""}).status_code == 422
+    update_inventory(world.inventory, by=world.by, theta=0.3)
+    assert publisher.post(act, shown | {"reason": "slower"}).status_code == 409  # somebody was faster
+    assert publisher.post(act, shown | {"release": world.inventory.release, "reason": "slower"}).status_code == 302
     assert Inventory.objects.get(pk=world.inventory.pk).encoder == "minilm"
 
 
