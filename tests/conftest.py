@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 from django.conf import settings
 from django.db import connection
@@ -14,6 +15,14 @@ import sq_core.encoders
 from console.services import caches
 from tests import make
 from tests.fakes import FakeEncoder
+
+# How fast a busy machine draws is no property of what is tested.
+hypothesis.settings.register_profile(
+    "house",
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.data_too_large],
+)
+hypothesis.settings.load_profile("house")
 
 ROOT = Path(__file__).resolve().parent.parent
 
