@@ -6,7 +6,7 @@ from django import forms
 from django.utils.translation import gettext_lazy as _
 
 from console.forms import lines
-from console.forms.runs import TICKED_UP_TO
+from console.forms.runs import TICKED_UP_TO, keys_field
 from console.models import Artifact, Inventory, QueueKind, QueueOrder
 from console.presenters import review as words
 from console.services.review_build import MOST, Asked
@@ -78,10 +78,9 @@ class QueueForm(forms.Form):
 
         keys = self.fields["policies"].choices  # type: ignore[attr-defined]
         if len(keys) > TICKED_UP_TO:
-            self.fields["policies"] = forms.CharField(
-                label=_("Policies (empty: all)"), required=False, help_text=_("Their keys, one per line."),
-                widget=forms.Textarea({"rows": 4, "spellcheck": "false"}),
-            )  # fmt: skip
+            self.fields["policies"] = keys_field(
+                label=_("Policies (empty: all)"), help_text=_("Their keys, one per line.")
+            )
         self._known = {key for key, _name in keys}
 
     def clean_policies(self) -> list[str]:

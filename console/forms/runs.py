@@ -20,7 +20,13 @@ from console.services.errors import ServiceError
 from sq_core.evidence.shipped import TEXT_LIMIT
 
 TICKED_UP_TO = 80  # policies: beyond, their keys are typed
+
 Json = dict[str, Any]
+
+
+def keys_field(**options: Any) -> forms.CharField:
+    """Where policies' keys are typed, one per line (`lines` reads them)."""
+    return forms.CharField(required=False, widget=forms.Textarea({"rows": 4, "spellcheck": "false"}), **options)
 
 
 def _rest(text: str | None) -> Json:
@@ -248,8 +254,7 @@ class PoliciesForm(KindForm):
         listed = list(named[: TICKED_UP_TO + 1])
         if len(listed) > TICKED_UP_TO:
             help_text = _("Their keys, one per line. Left empty: all whose mode is automatic.")
-            widget = forms.Textarea({"rows": 4, "spellcheck": "false"})
-            self.fields["artifacts"] = forms.CharField(required=False, help_text=help_text, widget=widget)
+            self.fields["artifacts"] = keys_field(help_text=help_text)
             if not self.is_bound and self.initial.get("artifacts"):
                 self.initial["artifacts"] = "\n".join(self.initial["artifacts"])
             return

@@ -250,7 +250,8 @@ def _key(c: Conversation, centre: Centre) -> tuple[Any, ...]:
 
 def _selected_now(here: Here, c: Conversation, vectors: ConversationVectors) -> list[str]:
     bundle = here.bundle
-    mine = _selected.setdefault(bundle, caches.Cache(20_000))
+    if (mine := _selected.get(bundle)) is None:
+        mine = _selected.setdefault(bundle, caches.Cache(20_000))
 
     def work_out() -> list[str]:
         last = vectors

@@ -267,8 +267,7 @@ class _Listed:
 def _sides(*asked: tuple[Ground, Ground, NDArray[np.bool_], int]) -> tuple[Side, Side]:
     """Both lists, their texts read at once."""
     listed = [_listed(extra, mask, start) for extra, _needed, mask, start in asked]
-    assert asked[0][0].basis is not None  # noqa: S101
-    states = asked[0][0].basis.states
+    states = asked[0][0].states
     texts = state_texts(list({pk for one in listed for pk in one.states(states)}))
     first, second = (
         Side(
@@ -282,8 +281,7 @@ def _sides(*asked: tuple[Ground, Ground, NDArray[np.bool_], int]) -> tuple[Side,
 
 def _listed(extra: Ground, mask: NDArray[np.bool_], start: int) -> _Listed:
     """Turns that rest on one message are one row."""
-    assert extra.basis is not None  # noqa: S101
-    states = extra.basis.states
+    states = extra.states
     rows = np.flatnonzero(mask)
     order = rows[np.lexsort((states.state_ids[rows], -extra.margins[rows]))]
     found: dict[str, list[int]] = {}
@@ -296,9 +294,8 @@ def _listed(extra: Ground, mask: NDArray[np.bool_], start: int) -> _Listed:
 
 
 def _turns(extra: Ground, listed: _Listed, texts: dict[int, tuple[str, str, int, str]]) -> list[Turn]:
-    assert extra.basis is not None  # noqa: S101
     assert extra.cutoff is not None  # noqa: S101
-    states, cutoff = extra.basis.states, extra.cutoff
+    states, cutoff = extra.states, extra.cutoff
     own = {value: int(value.partition(":")[0]) for value in listed.page}
     used = _used(extra.artifact, list(own.values())) if own else set()
     turns = []

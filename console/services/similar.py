@@ -9,16 +9,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from django.db.models import QuerySet
 from numpy.typing import NDArray
 
-from console.models import Centre, Conversation, Inventory, Message, QueryState, StateView
+from console.models import Centre, Conversation, Inventory, Message, QueryState
 from console.services import embed, table
 from console.services.artifacts import checked_exemplar
 from console.services.errors import Invalid, NotFound
 from console.services.inventories import current_point
 from sq_core import embedding
-from sq_core.conversation import RENDERER_VERSION
 
 CHUNK = 5_000  # vectors held at a time
 SECONDS = 4.0
@@ -59,14 +57,14 @@ def to_text(inventory: Inventory, text: str) -> Found:
         inventory,
         centre,
         embedding.centre_and_normalise(raw, table.core_centre(centre))[0],
-        _views(inventory, centre).count(),
+        table.view_rows(inventory, centre).count(),
     )
 
 
 def to_turn(inventory: Inventory, state: QueryState) -> Found:
     """Without the turn itself. Raises NotFound where the encoder has not read it."""
     centre = _centre(inventory)
-    total = _views(inventory, centre).count()
+    total = table.view_rows(inventory, centre).count()
     vector = _vector_of(inventory, centre, state, small=total <= SMALL)
     if vector is None:
         raise NotFound("The encoder has not read this message yet.", field="turn", hint="Try again in a while.")
@@ -78,7 +76,7 @@ def _vector_of(inventory: Inventory, centre: Centre, state: QueryState, *, small
         states = table.state_table(inventory, centre, fresh=True)
         place = states.positions.get(state.pk)
         return None if place is None else states.views.turns[place]
-    key = _views(inventory, centre).filter(state=state).values_list("turn_key", flat=True).first()
+    key = table.view_rows(inventory, centre).filter(state=state).values_list("turn_key", flat=True).first()
     stored = embed.stored([key]) if key else {}
     if key not in stored:
         return None
@@ -91,12 +89,6 @@ def _centre(inventory: Inventory) -> Centre:
     if centre is None:
         raise Invalid("Nothing is fitted yet, so messages have no place to be near to.", hint="Add policies first.")
     return centre
-
-
-def _views(inventory: Inventory, centre: Centre) -> QuerySet[StateView]:
-    return StateView.objects.filter(
-        state__conversation__inventory=inventory, encoder_id=centre.encoder_id, renderer_version=RENDERER_VERSION
-    )
 
 
 def _nearest(inventory: Inventory, centre: Centre, vector: NDArray[np.float32], total: int, but: int = 0) -> Found:
@@ -124,7 +116,7 @@ def _pieces(
     inventory: Inventory, centre: Centre, *, small: bool
 ) -> Iterator[tuple[list[str], NDArray[np.int64], NDArray[np.float32]]]:
     """(text keys, states, centred unit vectors), newest first."""
-    rows = _views(inventory, centre).order_by("-pk").values_list("pk", "state_id", "turn_key")
+    rows = table.view_rows(inventory, centre).order_by("-pk").values_list("pk", "state_id", "turn_key")
     states = table.state_table(inventory, centre, fresh=True) if small else table.held(inventory, centre)
     if states is not None:
         keys = dict(rows.order_by().values_list("state_id", "turn_key")) if small else {}

@@ -413,3 +413,17 @@ def test_another_inventorys_queue_is_not_found(world: make.World, signed_in: Any
     client = signed_in(world.stranger)
     assert client.get(f"/i/others/review/{made.public_id}/").status_code == 404
     assert client.get(at(made).replace("/tiny/", "/others/")).status_code == 404
+
+
+def test_of_very_many_policies_the_keys_are_typed(
+    world: make.World, signed_in: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("console.forms.review.TICKED_UP_TO", 2)
+    client, address = signed_in(world.author), "/i/tiny/review/new/"
+    assert '<textarea name="policies"' in client.get(address).content.decode()
+    post = {"kind": "audit", "size": 5, "reviewers": 1, "minutes": 15, "order": "worst", "seed": 1}
+    wrong = client.post(address, post | {"policies": "cancel-order\nno-such"})
+    assert wrong.status_code == 422
+    assert "There is no policy no-such." in wrong.content.decode()
+    assert client.post(address, post | {"policies": "cancel-order\n"}).status_code == 302
+    assert set(ReviewQueue.objects.get().items.values_list("artifact__key", flat=True)) == {"cancel-order"}
