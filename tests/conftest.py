@@ -13,7 +13,7 @@ from django.test import Client
 
 import sq_core.encoders
 from console.services import caches
-from tests import make
+from tests import make, unordered
 from tests.fakes import FakeEncoder
 
 # How fast a busy machine draws is no property of what is tested.
@@ -23,6 +23,8 @@ hypothesis.settings.register_profile(
     suppress_health_check=[hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.data_too_large],
 )
 hypothesis.settings.load_profile("house")
+
+unordered.reverse()
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -78,10 +78,8 @@ def test_many_artifacts_are_one_release_with_a_change_each(inventory: Inventory,
     report = import_artifacts(inventory, write(policy("pets"), policy("bags", kind="skill")), by=ANA)
     assert (report.read, report.stored, report.rejected) == (2, 2, 0)
     assert inventory.release == 2
-    assert list(Change.objects.filter(action="create", release__number=2).values_list("object_id", flat=True)) == [
-        "pets",
-        "bags",
-    ]
+    created = Change.objects.filter(action="create", release__number=2).order_by("id")
+    assert list(created.values_list("object_id", flat=True)) == ["pets", "bags"]
     assert list(Artifact.objects.values_list("key", "kind", "position")) == [
         ("pets", "policy", 0),
         ("bags", "skill", 1),

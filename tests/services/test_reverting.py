@@ -248,7 +248,8 @@ def test_only_the_fields_of_the_edit_go_back(world: World) -> None:
         "text": make.TEXTS["cancel-order"],
         "mode": "always",
     }
-    assert list(ArtifactText.objects.filter(artifact=world.cancel).values_list("number", flat=True)) == [1, 2, 3, 4]
+    texts = ArtifactText.objects.filter(artifact=world.cancel).order_by("id")
+    assert list(texts.values_list("number", flat=True)) == [1, 2, 3, 4]
 
 
 def test_a_field_that_came_back_by_itself_is_no_conflict(world: World) -> None:
