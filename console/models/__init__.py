@@ -41,6 +41,7 @@ from console.models.inventory import (
 )
 from console.models.judgement import Judge, JudgeKind, Judgement, Rubric
 from console.models.migration import EncoderMigration, MigrationState
+from console.models.reveal import Reveal
 from console.models.review import (
     QueueKind,
     QueueOrder,
@@ -133,6 +134,7 @@ __all__ = [
     "Release",
     "ReleaseActivation",
     "Reservation",
+    "Reveal",
     "ReviewAnswer",
     "ReviewDecision",
     "ReviewFlag",

@@ -4,6 +4,7 @@ from django.core.validators import RegexValidator
 from django.db import models
 from django.db.models import Q
 
+from console.models.account import Role
 from console.models.base import Carried, CarriedQuerySet, one_of, public_id_field
 
 KEY = RegexValidator(r"\A[a-z0-9-]{1,64}\Z", "Use 1 to 64 of a-z, 0-9 and the hyphen.")
@@ -43,6 +44,12 @@ class Inventory(models.Model):
     )  # whose scores the metrics read
     override_needed = models.BooleanField(default=False)  # a change that breaks a pin or the target takes a publisher
     keep_days = models.PositiveIntegerField(null=True)  # conversations older than this are erased; null = never
+    redaction = models.BooleanField(default=False)  # spans of personal data are shown to people as their kind
+    redaction_kinds = models.JSONField(default=list)  # names of sq_core.redaction.KINDS that are looked for
+    redaction_terms = models.JSONField(default=list)  # its own words and phrases that are shown as their kind
+    reveal_role = models.CharField(
+        max_length=16, choices=Role.choices, default=Role.AUTHOR
+    )  # from which one may reveal
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
@@ -56,6 +63,7 @@ class Inventory(models.Model):
             models.CheckConstraint(
                 condition=Q(keep_days__isnull=True) | Q(keep_days__gte=1), name="inventory_keep_days"
             ),
+            one_of("reveal_role", Role, "inventory_reveal_role"),
             models.CheckConstraint(condition=Q(live_release__lte=models.F("release")), name="inventory_live_not_ahead"),
         ]
 
