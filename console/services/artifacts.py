@@ -62,8 +62,13 @@ def get_artifact(inventory: Inventory, key: str) -> Artifact:
         raise NotFound(f"{inventory.slug} has no artifact {key[:80]!r}.", field="artifact") from None
 
 
-def read_now(inventory: Inventory, key: str) -> tuple[Artifact, ArtifactText, ArtifactSetting]:
-    """The artifact of that key with its present text and setting, in one query. Raises NotFound."""
+def read_now(
+    inventory: Inventory, key: str, release: int | None = None
+) -> tuple[Artifact, ArtifactText, ArtifactSetting]:
+    """The artifact of that key with its text and setting as they are, or were at a release, in one query.
+
+    Raises NotFound, also where the release did not have it.
+    """
     models = {"texts": ArtifactText, "settings": ArtifactSetting}
     names = {
         f"{relation}_{field.attname}": f"{relation}_now__{field.attname}"
@@ -71,13 +76,13 @@ def read_now(inventory: Inventory, key: str) -> tuple[Artifact, ArtifactText, Ar
         for field in model._meta.concrete_fields
         if field.attname != "artifact_id"
     }
-    now = {
-        f"{name}_now": FilteredRelation(name, condition=Q(**{f"{name}__to_release__isnull": True})) for name in models
-    }
+    now = {f"{name}_now": FilteredRelation(name, condition=_valid(name, release)) for name in models}
     rows = Artifact.objects.filter(inventory=inventory, key=key).annotate(**now)
     artifact = rows.annotate(**{name: F(path) for name, path in names.items()}).first()
     if artifact is None:
         raise NotFound(f"{inventory.slug} has no artifact {key[:80]!r}.", field="artifact")
+    if release is not None and artifact.texts_id is None:  # type: ignore[attr-defined]  # annotated above
+        raise NotFound(f"Release {release} has no artifact {key}.", field="artifact")
     artifact.inventory = inventory
 
     def built(relation: str, model: type[Any]) -> Any:
@@ -88,6 +93,15 @@ def read_now(inventory: Inventory, key: str) -> tuple[Artifact, ArtifactText, Ar
         return made
 
     return artifact, built("texts", ArtifactText), built("settings", ArtifactSetting)
+
+
+def _valid(relation: str, release: int | None) -> Q:
+    """`CarriedQuerySet.current` and `at`, through a relation."""
+    open_ended = Q(**{f"{relation}__to_release__isnull": True})
+    if release is None:
+        return open_ended
+    ended = open_ended | Q(**{f"{relation}__to_release__gte": release})
+    return ended & Q(**{f"{relation}__from_release__lte": release})
 
 
 def current_text(artifact: Artifact) -> ArtifactText:

@@ -93,9 +93,12 @@ class Basis:
         return result
 
 
-def active_version(artifact: Artifact, *, with_parent: bool = False) -> ClassifierVersion | None:
-    """``with_parent``: the number of the version before it comes along."""
-    rows = ClassifierVersion.objects.current().select_related("centre").filter(artifact=artifact)
+def active_version(
+    artifact: Artifact, *, with_parent: bool = False, release: int | None = None
+) -> ClassifierVersion | None:
+    """``with_parent``: the number of the version before it comes along; ``release``: the one that decided then."""
+    valid = ClassifierVersion.objects.current() if release is None else ClassifierVersion.objects.at(release)
+    rows = valid.select_related("centre").filter(artifact=artifact)
     if with_parent:
         rows = rows.select_related("centre", "parent").defer(*(f"parent__{name}" for name in HEAVY))
     return rows.first()

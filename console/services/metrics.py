@@ -165,10 +165,14 @@ def daily(ground: Ground, zone: zoneinfo.ZoneInfo) -> Daily:
         days, undated = _as_now(ground, zone)
     else:
         days, undated = _recorded(ground, zone, basis, newest), 0
+    if ground.past is not None:
+        days = [day for day in days if day.day <= ground.past.moment.astimezone(zone).date()]
     versions: list[tuple[date, int]] = []
     if days and basis != NOW:  # else one version decides on every day
         first = datetime.combine(days[0].day, datetime.min.time(), tzinfo=zone)
         made = ClassifierVersion.objects.filter(artifact=ground.artifact, created_at__gte=first).order_by("number")
+        if ground.past is not None:
+            made = made.filter(from_release__lte=ground.past.release)
         versions = [(at.astimezone(zone).date(), n) for at, n in made.values_list("created_at", "number")[:200]]
     return Daily(str(basis), days, versions, undated)
 

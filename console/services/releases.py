@@ -1,5 +1,7 @@
 """Releases: what agents get, approval, going back as a whole."""
 
+from datetime import datetime
+
 from django.db import transaction
 
 from console.models import (
@@ -15,7 +17,7 @@ from console.models import (
     Release,
     ReleaseActivation,
 )
-from console.services import audit, fit, impact, rolling_back
+from console.services import audit, fit, impact, outbox, rolling_back
 from console.services.actor import Actor
 from console.services.errors import Conflict, Invalid, NotFound
 from console.services.inventories import put_point_back
@@ -27,6 +29,16 @@ def get_release(inventory: Inventory, number: int) -> Release:
     if release is None:
         raise NotFound(f"{inventory.slug} has no release {number}.", field="release")
     return release
+
+
+def release_as_of(inventory: Inventory, moment: datetime, *, live: bool = False) -> int:
+    """The newest release (or, with ``live``, the one agents got) at a time. Raises NotFound before the first one."""
+    model = ReleaseActivation if live else Release
+    numbers = model.objects.filter(inventory=inventory, at__lte=moment).order_by("-at", "-id")
+    number = numbers.values_list("number", flat=True).first()
+    if number is None:
+        raise NotFound(f"{inventory.slug} had no release at {moment.isoformat()}.", field="as_of")
+    return number
 
 
 def go_live(inventory: Inventory, number: int, *, by: Actor, reason: str = "") -> ReleaseActivation:
@@ -52,6 +64,8 @@ def go_live(inventory: Inventory, number: int, *, by: Actor, reason: str = "") -
             reason=reason,
             release=number,
         )
+        data = {"live": number, "previous": before}
+        outbox.tell(locked, [outbox.Event(outbox.RELEASE_LIVE, data, by.name, number, "releases/")])
     inventory.live_release = number
     return activation
 
@@ -159,4 +173,8 @@ def _restore_version(step: Revision, artifact: Artifact, number: int) -> None:
         return  # it had none then: what it has since learnt stays, an unfitted policy would be shown at every turn
     ground = fit.basis(artifact)
     draft = rolling_back.copied_draft(ground, wanted)
-    rolling_back.restore_version(wanted, draft, impact.Impact(base_version=active.number if active else None), step)
+    effect = impact.Impact(base_version=active.number if active else None)
+    if step.wants(outbox.PIN_BROKEN):
+        pins = Pin.objects.current().filter(artifact=artifact).order_by("pk")
+        effect.pins = impact.pin_results(ground, draft, list(pins))
+    rolling_back.restore_version(wanted, draft, effect, step)

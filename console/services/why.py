@@ -18,12 +18,11 @@ from console.models import (
     Origin,
     Pin,
     QueryState,
-    Release,
-    ReleaseActivation,
 )
 from console.services import caches, table
 from console.services.errors import NotFound
 from console.services.inventories import point_as_read
+from console.services.releases import release_as_of
 from console.services.revision import stamp
 from console.services.runtime import ReleaseName, conversation_vectors, exemplar_terms, runtime
 from console.services.table_sample import page_table
@@ -158,17 +157,6 @@ class Page:
     outcomes: tuple[Outcome, ...] = ()
     span: Span | None = None
     origins: dict[str, tuple[str, str, int]] = field(default_factory=dict)
-
-
-def release_as_of(inventory: Inventory, moment: datetime, *, live: bool = False) -> int:
-    """The newest release (or, with ``live``, the one agents got) at a time. Raises NotFound before the first one."""
-    if live:
-        row = ReleaseActivation.objects.filter(inventory=inventory, at__lte=moment).order_by("-at", "-id").first()
-    else:
-        row = Release.objects.filter(inventory=inventory, at__lte=moment).order_by("-number").first()  # type: ignore[assignment]
-    if row is None:
-        raise NotFound(f"{inventory.slug} had no release at {moment.isoformat()}.", field="as_of")
-    return row.number
 
 
 def explain(

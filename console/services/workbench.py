@@ -1,6 +1,8 @@
 """Read one policy for its workbench: what every tab stands on, and the head's figures."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
 from typing import Any
 
@@ -13,6 +15,7 @@ from console.models import (
     ArtifactText,
     ClassifierVersion,
     Exemplar,
+    ExemplarStatus,
     Inventory,
     OperatingPoint,
     Pin,
@@ -27,9 +30,20 @@ from sq_core.scoring import Margin, cut_off
 
 
 # ------------------------------------------------------------------------------------------------------------- the ground
+@dataclass(frozen=True)
+class Past:
+    """A release that was the newest at a moment."""
+
+    release: int
+    moment: datetime
+
+
 @dataclass
 class Ground:
-    """What every tab stands on, read once per request; what costs is read when it is asked for."""
+    """What every tab stands on, read once per request; what costs is read when it is asked for.
+
+    With ``past`` the policy is as that release has it, on the turns and labels of today: for reading only.
+    """
 
     artifact: Artifact
     inventory: Inventory
@@ -38,6 +52,7 @@ class Ground:
     point: OperatingPoint
     version: ClassifierVersion | None
     given: fit.Basis | None = None  # read for a decision that was just written
+    past: Past | None = None
     beside: tuple[int, ...] = ()  # the policies, this one too, whose judged turns are looked at (on a long log)
 
     @cached_property
@@ -102,28 +117,44 @@ class Ground:
 
     @cached_property
     def pins(self) -> list[Pin]:
-        return list(
-            Pin.objects.current().filter(artifact=self.artifact).select_related("state__conversation").order_by("id")
-        )
+        pins = Pin.objects.current() if self.past is None else Pin.objects.at(self.past.release)
+        return list(pins.filter(artifact=self.artifact).select_related("state__conversation").order_by("id"))
+
+    def as_then(self, rows: Iterable[Exemplar]) -> list[Exemplar]:
+        """Of these the ones that the version learnt from, on the side where it had them: what was decided since is not of
+        then. Never to be saved.
+        """
+        sides = {row["id"]: row["polarity"] for row in self.version.exemplars} if self.version else {}
+        fitted = [e for e in rows if e.pk in sides]
+        for e in fitted:
+            e.status, e.polarity = ExemplarStatus.PROMOTED, sides[e.pk]
+        return fitted
 
 
 def ground(
-    inventory: Inventory, key: str, *, version: ClassifierVersion | None = None, basis: fit.Basis | None = None
+    inventory: Inventory,
+    key: str,
+    *,
+    version: ClassifierVersion | None = None,
+    basis: fit.Basis | None = None,
+    past: Past | None = None,
 ) -> Ground:
     """``version`` is the active one and ``basis`` what it stands on, where it has just been made.
 
-    Raises NotFound for a policy of no such key.
+    Raises NotFound for a policy of no such key, or that was not there yet at the past.
     """
-    artifact, text, setting = artifacts.read_now(inventory, key)
-    version = version or fit.active_version(artifact, with_parent=True)
+    release = past.release if past else None
+    artifact, text, setting = artifacts.read_now(inventory, key, release)
+    version = version or fit.active_version(artifact, with_parent=True, release=release)
     return Ground(
         artifact=artifact,
         inventory=inventory,
         text=text,
         setting=setting,
-        point=basis.point if basis else point_as_read(inventory),
+        point=basis.point if basis else point_as_read(inventory, release),
         version=version,
         given=basis,
+        past=past,
     )
 
 
@@ -179,7 +210,7 @@ def pin_passes(ground: Ground, pin: Pin) -> bool | None:
 
 def text_changed(ground: Ground) -> bool:
     """Whether fitted generated examples are of an earlier text than the policy has now."""
-    if ground.text.number == 1:
+    if ground.text.number == 1 or ground.past is not None:
         return False
     return (
         Exemplar.objects.promoted()

@@ -97,12 +97,16 @@ class Examples:
 
 
 def examples(ground: Ground) -> Examples:
-    """Every exemplar of the policy, the doubtful ones of each side first. Calls no encoder."""
+    """Every exemplar of the policy, the doubtful ones of each side first; of a past release those that its version learnt
+    from. Calls no encoder.
+    """
     rows = list(
         Exemplar.objects.filter(artifact=ground.artifact)
         .select_related("origin__conversation", "decided_by")
         .order_by("-id")
     )
+    if ground.past is not None:
+        rows = ground.as_then(rows)
     vectors = _vectors(ground, rows)
     alphas = _alphas(ground)
     kept_out, estimated = left_out_margins(ground)
@@ -113,7 +117,7 @@ def examples(ground: Ground) -> Examples:
     result = Examples(estimated=estimated)
     for e in rows:
         left, cosine = kept_out.get(e.public_id), near.get(e.pk)
-        in_fit = fit.in_fit(e, ground.setting.fit_set)
+        in_fit = ground.past is not None or fit.in_fit(e, ground.setting.fit_set)
         row = ExampleRow(
             exemplar=e,
             alpha=alphas.get(e.public_id),

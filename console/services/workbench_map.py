@@ -87,6 +87,8 @@ class Map:
         """Those of the version and those in use now."""
         fitted = [row["id"] for row in self.ground.version.exemplars] if self.ground.version else []
         mine = Exemplar.objects.filter(artifact=self.ground.artifact)
+        if self.ground.past is not None:
+            return {e.pk: e for e in self.ground.as_then(mine.filter(pk__in=fitted))}
         return {e.pk: e for e in mine.filter(Q(pk__in=fitted) | Q(status=ExemplarStatus.PROMOTED))}
 
     @cached_property

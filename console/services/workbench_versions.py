@@ -87,6 +87,8 @@ def versions(ground: Ground, *, before: int | None = None, size: int = PAGE) -> 
         .select_related("parent", "centre")
         .order_by("-number")
     )
+    if ground.past is not None:
+        every = every.filter(from_release__lte=ground.past.release)
     page = list((every.filter(number__lt=before) if before else every)[: size + 1])
     scenarios = fit.origin_scenarios(ground.inventory, artifact=ground.artifact)
     rows = [_row(ground, version, scenarios) for version in page[:size]]
@@ -118,14 +120,16 @@ def _row(ground: Ground, version: ClassifierVersion, scenarios: Mapping[int, str
         today = _today(ground.basis, ground.point, classifier, cutoff, _used(version, scenarios))
     return VersionRow(
         version=version,
-        active=version.to_release is None,
-        live=version.from_release <= live and (version.to_release is None or live <= version.to_release),
+        active=ground.version is not None and version.pk == ground.version.pk,
+        live=ground.past is None
+        and version.from_release <= live
+        and (version.to_release is None or live <= version.to_release),
         added=added,
         removed=removed,
         today=today,
         made=Rates.of(version.metrics),
         pins_passing=passing,
-        can_return=comparable and version.to_release is not None,
+        can_return=ground.past is None and comparable and version.to_release is not None,
     )
 
 

@@ -1,7 +1,7 @@
 """Why a policy was selected at a turn or not: a page, a drawer of the conversation's page, a file for a ticket."""
 
 import re
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from django.http import HttpResponse
@@ -17,6 +17,7 @@ from console.services.artifacts import get_artifact
 from console.services.errors import Invalid, NotFound
 from console.services.human_labels import judge_name
 from console.services.why import Why
+from console.views.as_of import moment_of
 from sq_core.decision import Outcome
 
 LISTED_TERMS, OTHERS = 200, 30
@@ -77,18 +78,6 @@ def why_page(request: Request, inventory: Inventory, conversation: str, user_tur
         "part": wants_part(request),
     }
     return render(request, "why/drawer.html" if wants_part(request) else "why/why.html", context, status=status)
-
-
-def moment_of(text: str) -> datetime | None:
-    """A time of an address; without a zone it is UTC. Raises Invalid."""
-    if not text.strip():
-        return None
-    try:
-        moment = datetime.fromisoformat(text.strip())
-    except ValueError:
-        hint = _("Write 2026-03-02T16:04Z.")
-        raise Invalid(_("%(text)s is no time.") % {"text": text[:40]}, field="as_of", hint=hint) from None
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
 
 
 def release_of(text: str) -> runtime.ReleaseName | None:

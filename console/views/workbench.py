@@ -12,15 +12,17 @@ from console.presenters import figures
 from console.services import workbench
 from console.services.errors import Invalid
 from console.services.workbench_map import LISTED, Map
-from console.views import workbench_beside
-from console.views.workbench_tabs import TABS, context_of, here_from, here_of, number
+from console.views import as_of, workbench_beside
+from console.views.workbench_tabs import TABS, context_of, here_from, here_of, may_write, number
 
 
 def page(request: Request, inventory: Inventory, key: str, tab: str) -> HttpResponse:
-    ground = workbench.ground(inventory, key)
-    context = context_of(request, ground, here_of(request, tab))
+    """With ``?as_of=`` as it was at that time, for reading only."""
+    back = as_of.asked(request.GET, inventory)
+    ground = workbench.ground(inventory, key, past=back.past)
+    context = context_of(request, ground, here_of(request, tab)) | {"as_of": back}
     template = TABS[tab].template
-    return render(request, f"{template}#body" if wants_part(request) else template, context)
+    return render(request, f"{template}#body" if wants_part(request) else template, context, status=back.status)
 
 
 @require_GET
@@ -67,8 +69,8 @@ def map_page(request: Request, inventory: Inventory, key: str) -> HttpResponse:
     """The map's page, with ``?beside=`` two policies' maps of one chat; a POST is a selection on the plot (too long for an
     address) and answers with its list."""
     if request.method == "POST":
-        ground = workbench.ground(inventory, key)
         here = here_from(request.POST.get("next", ""), inventory, key)
+        ground = workbench.ground(inventory, key, past=as_of.asked(here.query, inventory).past)
         if not ground.scored:
             raise Http404
         drawn = Map(ground)
@@ -76,7 +78,7 @@ def map_page(request: Request, inventory: Inventory, key: str) -> HttpResponse:
         rows, total = drawn.listed(among=among, size=4 * LISTED)
         context = {
             "ground": ground, "artifact": ground.artifact, "here": here, "points": rows, "total": total, "selected": True,
-            "may_write": request.role.includes(Role.AUTHOR), "spans": 1.0,
+            "may_write": may_write(request, ground), "spans": 1.0,
         }  # fmt: skip
         return render(request, "policies/workbench/map.html#list", context)
     if request.GET.get("beside"):
@@ -88,7 +90,7 @@ def map_page(request: Request, inventory: Inventory, key: str) -> HttpResponse:
 @require(Role.VIEWER)
 def map_points(request: Request, inventory: Inventory, key: str) -> HttpResponse:
     """The figures as JSON, with an ETag: the same map is sent once."""
-    ground = workbench.ground(inventory, key)
+    ground = workbench.ground(inventory, key, past=as_of.asked(request.GET, inventory).past)
     if not ground.scored:
         return JsonResponse({"map": None, "strip": None, "points": 0})
     preview = number(request.GET, "theta")

@@ -14,6 +14,7 @@ from console.presenters import figures_metrics as figures
 from console.services import metrics as service
 from console.services import workbench
 from console.services.workbench import Ground
+from console.views import as_of
 
 LISTED = 31  # newest days of the table
 
@@ -41,7 +42,8 @@ def context(request: Request, ground: Ground, here: Any) -> dict[str, Any]:
         "days_n": len(found.daily.days),
         "bins": [row for row in bins if sum(row[2:])],
         "marks": marks,
-        "figures_url": reverse("policy-metrics-figures", args=[request.inventory.slug, ground.artifact.key]),
+        "figures_url": reverse("policy-metrics-figures", args=[request.inventory.slug, ground.artifact.key])
+        + here.past,
         "target": request.inventory.target_recall,
     }
 
@@ -49,7 +51,7 @@ def context(request: Request, ground: Ground, here: Any) -> dict[str, Any]:
 @require_GET
 @require(Role.VIEWER)
 def metrics_figures(request: Request, inventory: Inventory, key: str) -> HttpResponse:
-    ground = workbench.ground(inventory, key)
+    ground = workbench.ground(inventory, key, past=as_of.asked(request.GET, inventory).past)
     technical, found = request.user.technical_terms, {}
     if ground.scored:
         read = service.metrics(ground, zone_of_reader())

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 from django.http import QueryDict
 from django.urls import Resolver404, resolve, reverse
@@ -42,6 +42,11 @@ class Here:
     @property
     def address(self) -> str:
         return self.path + (f"?{self.query.urlencode()}" if self.query else "")
+
+    @property
+    def past(self) -> str:
+        """The past that the address asks for, as the query of a link that keeps nothing else."""
+        return f"?{urlencode({'as_of': self.query['as_of']})}" if self.query.get("as_of") else ""
 
     def link(self, **changes: object) -> str:
         """The same page with some of its parameters changed."""
@@ -98,6 +103,11 @@ def here_from(address: str, inventory: Inventory, key: str) -> Here:
     return Here("shown", reverse("policy", args=[inventory.slug, key]), QueryDict(mutable=True))
 
 
+def may_write(request: Request, ground: Ground) -> bool:
+    """The past is for reading."""
+    return ground.past is None and request.role.includes(Role.AUTHOR)
+
+
 def context_of(request: Request, ground: Ground, here: Here) -> Context:
     """What every tab's template needs, and the tab's own."""
     head = workbench.head(ground)
@@ -110,7 +120,7 @@ def context_of(request: Request, ground: Ground, here: Here) -> Context:
         "witness": witness(ground.inventory),
         "here": here,
         "tab": here.tab,
-        "may_write": request.role.includes(Role.AUTHOR),
+        "may_write": may_write(request, ground),
         "tabs": [
             {"url": reverse(tab.route, args=names) + query, "label": tab.label, "current": name == here.tab, "n": None}
             for name, tab in TABS.items()
@@ -181,7 +191,8 @@ def _map(request: Request, ground: Ground, here: Here) -> Context:
     start = int(offset) if offset.isdecimal() and len(offset) < 8 else 0
     rows, total = drawn.listed(low=low, high=high, near=near, kinds=(kind,) if kind in KINDS else (), offset=start)
     names = [request.inventory.slug, ground.artifact.key]
-    points = reverse("policy-map-points", args=names) + (f"?theta={preview}" if preview is not None else "")
+    asked = {"theta": preview, "as_of": here.query.get("as_of")}
+    points = reverse("policy-map-points", args=names, query={k: v for k, v in asked.items() if v is not None})
     return {
         "drawn": drawn,
         "drawn_n": len(drawn.chosen),
@@ -302,12 +313,15 @@ def _versions(request: Request, ground: Ground, here: Here) -> Context:
         "first": here.link(before=None) if before else None,
         "reproduced": (shown_version.number, fit.reproduce(shown_version)) if shown_version else None,
         "tolerance": fit.TOLERANCE,
-        "may_publish": request.role.includes(Role.PUBLISHER),
+        "may_publish": ground.past is None and request.role.includes(Role.PUBLISHER),
     }
 
 
 def _history(request: Request, ground: Ground, here: Here) -> Context:
-    wanted = audit_read.asked({}, [f"policy:is:{ground.artifact.key}"])
+    conditions = [f"policy:is:{ground.artifact.key}"]
+    if ground.past is not None:
+        conditions.append(f"at:lt:{ground.past.moment.isoformat()}")
+    wanted = audit_read.asked({}, conditions)
     return listed(request, ground.inventory, wanted)
 
 

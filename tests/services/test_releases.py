@@ -3,7 +3,7 @@
 import pytest
 
 from console.models import AuditEvent, ClassifierVersion, Inventory, OperatingPoint, Pin, Release, ReleaseActivation
-from console.services import artifacts, calibrate, curate, inventories, refitting, releases, runtime, why
+from console.services import artifacts, calibrate, curate, inventories, refitting, releases, runtime
 from console.services.curate import Step
 from console.services.errors import Invalid, NotFound
 from console.services.release_diff import FieldChange, diff
@@ -173,8 +173,8 @@ def test_what_was_changed_and_put_back_is_no_difference(world: World) -> None:
 def test_as_of_finds_the_release_of_a_time(world: World) -> None:
     add(world, "stop the order", 1)
     rows = list(Release.objects.filter(inventory=world.inventory).order_by("number"))
-    assert why.release_as_of(world.inventory, rows[-2].at) == rows[-2].number
+    assert releases.release_as_of(world.inventory, rows[-2].at) == rows[-2].number
     with pytest.raises(NotFound):
-        why.release_as_of(world.inventory, rows[0].at.replace(year=2001))
+        releases.release_as_of(world.inventory, rows[0].at.replace(year=2001))
     activation = ReleaseActivation.objects.filter(inventory=world.inventory).latest("id")
-    assert why.release_as_of(world.inventory, activation.at, live=True) == activation.number
+    assert releases.release_as_of(world.inventory, activation.at, live=True) == activation.number
