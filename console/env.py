@@ -1,6 +1,7 @@
 """Reading the environment: every setting is checked at the start, a bad value stops it with a line naming the setting."""
 
 import errno
+import ipaddress
 import os
 import secrets
 from pathlib import Path
@@ -40,6 +41,14 @@ def integer(name: str, default: int, *, low: int, high: int) -> int:
     if not low <= value <= high:
         raise ImproperlyConfigured(f"{name}={value} is outside {low}..{high}.")
     return value
+
+
+def networks(name: str) -> tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]:
+    """Networks separated by commas: ``10.0.0.0/8, ::1/128``; one address is a network of its own."""
+    try:
+        return tuple(ipaddress.ip_network(part.strip()) for part in text(name).split(",") if part.strip())
+    except ValueError as error:
+        raise ImproperlyConfigured(f"{name}: {error}. Give networks such as 10.0.0.0/8,127.0.0.1/32.") from None
 
 
 def secret_key(directory: Path) -> str:

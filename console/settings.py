@@ -135,6 +135,10 @@ if SIGNALBOX_ENCODER != "minilm" and not SIGNALBOX_ENCODER.startswith("openai:")
 OPENAI_BASE_URL = env.text("OPENAI_BASE_URL")
 OPENAI_API_KEY = env.text("OPENAI_API_KEY")
 
+# Who else than public hosts may be told of events, and whether without TLS (console/providers/webhook.py).
+WEBHOOK_NETWORKS = env.networks("WEBHOOK_NETWORKS")
+WEBHOOK_HTTP = env.boolean("WEBHOOK_HTTP")
+
 REDIS_URL = env.text("REDIS_URL")
 if REDIS_URL and urlsplit(REDIS_URL).scheme not in {"redis", "rediss", "unix"}:
     raise ImproperlyConfigured(f"REDIS_URL={REDIS_URL!r} has an unknown scheme. Use redis://host:port/db.")
@@ -165,6 +169,9 @@ CELERY_BEAT_SCHEDULE = {
     "embed-pending": {"task": "console.embed_pending", "schedule": 60.0, "options": {"expires": 55}},
     "heartbeat": {"task": "console.heartbeat", "schedule": 15.0, "options": {"expires": 14}},
     "coordinate": {"task": "console.coordinate", "schedule": 10.0, "options": {"expires": 9}},
+    "send-webhooks": {"task": "console.send_webhooks", "schedule": 15.0, "options": {"expires": 14}},
+    "watch-alerts": {"task": "console.watch_alerts", "schedule": 900.0, "options": {"expires": 850}},
+    "prune-webhooks": {"task": "console.prune_webhooks", "schedule": 3_600.0, "options": {"expires": 3_500}},
     "erase-uploads": {"task": "console.erase_uploads", "schedule": 3_600.0, "options": {"expires": 3_500}},
     "erase-conversations": {
         "task": "console.erase_conversations",

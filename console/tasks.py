@@ -10,10 +10,22 @@ from kombu.exceptions import OperationalError as BrokerError
 
 from console.celery import app
 from console.models import EncoderMigration, Inventory, Run
-from console.services import embed, embed_turns, erasure, heartbeat, run_coordinator, run_work, schedules, uploads
+from console.services import (
+    alert_watch,
+    embed,
+    embed_turns,
+    erasure,
+    heartbeat,
+    run_coordinator,
+    run_work,
+    schedules,
+    uploads,
+    webhook_send,
+)
 from console.services import migrate as migrations
 from console.services.errors import Unavailable
 
+SENDING_S = 5.0  # of webhooks
 SLICE_S = 20.0  # of one run, or of embedding; then the other runs and tasks have their turn
 log = logging.getLogger(__name__)
 
@@ -133,6 +145,32 @@ def wake_migration(migration_id: int) -> None:
 def erase_conversations() -> int:
     """Erase the conversations that are older than their inventory keeps them."""
     return erasure.erase_due()
+
+
+@app.task(name="console.send_webhooks", autoretry_for=(OperationalError,), max_retries=2, time_limit=120)
+def send_webhooks() -> int:
+    """Tell webhooks what the outbox holds, for a few seconds; the rest waits for the next of these tasks."""
+    return webhook_send.send_for(SENDING_S)
+
+
+def wake_webhooks() -> None:
+    """Somebody sent something by hand: the worker need not wait for the next quarter of a minute."""
+    try:
+        send_webhooks.apply_async(expires=14, retry=False)
+    except (BrokerError, OSError) as error:
+        log.warning("webhooks wait, the broker is away: %s", error)
+
+
+@app.task(name="console.watch_alerts", autoretry_for=(OperationalError,), max_retries=2, time_limit=900)
+def watch_alerts() -> int:
+    """Tell webhooks that want it which alerts of Home have come and gone."""
+    return alert_watch.watch_all()
+
+
+@app.task(name="console.prune_webhooks", autoretry_for=(OperationalError,), max_retries=2, time_limit=900)
+def prune_webhooks() -> int:
+    """Delete deliveries that are a month old."""
+    return webhook_send.prune()
 
 
 @app.task(name="console.heartbeat", autoretry_for=(OperationalError,), max_retries=2, time_limit=30)

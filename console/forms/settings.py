@@ -1,4 +1,4 @@
-"""Forms of an inventory's settings: general, members, tokens, how long conversations are kept, erasing one now."""
+"""Forms of an inventory's settings: general, members, tokens, webhooks, how long conversations are kept, erasing one now."""
 
 from typing import Any
 
@@ -6,8 +6,9 @@ from django import forms
 from django.utils.translation import gettext_lazy as _
 
 from console.models import GoLive, Inventory, Role
-from console.presenters import labels
+from console.presenters import labels, webhook_words
 from console.services.settings_general import MOST_DAYS
+from console.services.webhooks import ADDRESS_LENGTH
 
 REASON = {"autocomplete": "off"}
 
@@ -82,6 +83,23 @@ class TokenForm(forms.Form):
         help_text=_("The last day, UTC. Left empty it does not expire."),
         widget=forms.DateInput({"type": "date"}),
     )
+
+
+class EventsForm(forms.Form):
+    events = forms.MultipleChoiceField(
+        label=_("Events"), choices=webhook_words.choices, widget=forms.CheckboxSelectMultiple
+    )
+
+
+class WebhookForm(EventsForm):
+    address = forms.CharField(
+        label=_("Address"),
+        max_length=ADDRESS_LENGTH,
+        help_text=_("Of your receiver: https, on a public host."),
+        widget=forms.URLInput({"autocomplete": "off", "class": "mono", "placeholder": "https://"}),
+    )
+    reason = reason()
+    field_order = ("address", "events", "reason")
 
 
 class KeepForm(forms.Form):

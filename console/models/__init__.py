@@ -72,6 +72,7 @@ from console.models.run import (
 )
 from console.models.upload import Upload, UploadPart
 from console.models.version import ClassifierVersion
+from console.models.webhook import DeliveryState, RaisedAlert, Webhook, WebhookDelivery, WebhookState
 
 __all__ = [
     "ApiToken",
@@ -89,6 +90,7 @@ __all__ = [
     "Conversation",
     "ConversationWords",
     "Decision",
+    "DeliveryState",
     "Dependency",
     "DependencyKind",
     "Discovery",
@@ -131,6 +133,7 @@ __all__ = [
     "QueryState",
     "QueueKind",
     "QueueOrder",
+    "RaisedAlert",
     "Release",
     "ReleaseActivation",
     "Reservation",
@@ -162,4 +165,7 @@ __all__ = [
     "Vector",
     "ViewKind",
     "ViewPage",
+    "Webhook",
+    "WebhookDelivery",
+    "WebhookState",
 ]  # fmt: skip

@@ -44,6 +44,7 @@ class Inventory(models.Model):
     )  # whose scores the metrics read
     override_needed = models.BooleanField(default=False)  # a change that breaks a pin or the target takes a publisher
     keep_days = models.PositiveIntegerField(null=True)  # conversations older than this are erased; null = never
+    wanted_events = models.JSONField(default=dict)  # event -> row ids of the active webhooks to be told
     redaction = models.BooleanField(default=False)  # spans of personal data are shown to people as their kind
     redaction_kinds = models.JSONField(default=list)  # names of sq_core.redaction.KINDS that are looked for
     redaction_terms = models.JSONField(default=list)  # its own words and phrases that are shown as their kind

@@ -354,6 +354,7 @@ def _write(
         before=before,
         after=after,
         reverts=reverts,
+        broken=[pin.id for pin in ready.effect.broken_pins],
     )
     ready.effect.makes_version = draft is not None
     ground = ready.ground.onto(version) if ready.ground else None

@@ -138,16 +138,7 @@ def assess(
         impact.fired_after = impact.fired_before
         return impact
     _compare(impact, ground, before, draft, with_texts=with_texts)
-    impact.pins = [
-        PinResult(
-            pin.public_id,
-            pin.text,
-            base is not None
-            and pin_passes(pin, ground, table.classifier_of(base), cut_off(ground.point.theta, base.offset)),
-            pin_passes(pin, ground, draft.classifier, draft.cutoff),
-        )
-        for pin in pins
-    ]
+    impact.pins = pin_results(ground, draft, pins)
     positions = [ground.states.positions[pk] for pk in cured if pk in ground.states.positions]
     impact.cured = bool((draft.margins[positions] > draft.cutoff).all()) if positions else None
     impact.warnings = warnings(draft, list(added))
@@ -280,6 +271,21 @@ def pin_passes(pin: Pin, ground: Basis, classifier: Classifier, cutoff: float) -
     position = ground.states.positions.get(pin.state_id) if pin.state_id else None
     views = ground.states.views.views(position) if position is not None else pin_views(pin, ground.core_centre)
     return margin(classifier, views, pooling).value > cutoff
+
+
+def pin_results(ground: Basis, draft: Draft, pins: Iterable[Pin]) -> list[PinResult]:
+    """Each pin under the active version and under the draft."""
+    base = ground.base
+    return [
+        PinResult(
+            pin.public_id,
+            pin.text,
+            base is not None
+            and pin_passes(pin, ground, table.classifier_of(base), cut_off(ground.point.theta, base.offset)),
+            pin_passes(pin, ground, draft.classifier, draft.cutoff),
+        )
+        for pin in pins
+    ]
 
 
 # --------------------------------------------------------------------------------------------------------------- warnings

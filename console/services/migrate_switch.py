@@ -118,6 +118,11 @@ def _write(
                 action=action, object_type="version", object_id=f"{draft.basis.artifact.key}/{version.number}",
                 artifact=draft.basis.artifact, before={"version": base.number if base else None},
                 after={"version": version.number, "weight_hash": version.weight_hash},
+                broken=[
+                    each.pin.public_id
+                    for each in worked.pins
+                    if each.pin.artifact_id == draft.basis.artifact.pk and each.passed and not each.passes
+                ],
             )  # fmt: skip
         _move_pins(step, worked.pins, worked.target)
     return step

@@ -14,9 +14,10 @@ from console.models import (
     Exemplar,
     Inventory,
     OperatingPoint,
+    Pin,
     Polarity,
 )
-from console.services import embed, fit, table
+from console.services import embed, fit, impact, outbox, table
 from console.services.actor import Actor
 from console.services.errors import Conflict
 from console.services.fit import Basis, Draft
@@ -66,7 +67,10 @@ def _write_drafts(
         return versions
     summary = f"Refit of {len(drafts)} policies"
     with revision(inventory, by=by, summary=summary, reason=reason, locked=locked) as step:
+        pins = _pins(drafts) if step.wants(outbox.PIN_BROKEN) else {}
         for draft in drafts:
+            mine = pins.get(draft.basis.artifact.pk, [])
+            broken = [pin.id for pin in impact.pin_results(draft.basis, draft, mine) if pin.breaks]
             version = fit.save_version(draft, step, reason=reason or "refit")
             step.change(
                 action="refit",
@@ -75,9 +79,18 @@ def _write_drafts(
                 artifact=draft.basis.artifact,
                 before={"version": draft.basis.base.number if draft.basis.base else None},
                 after={"version": version.number, "weight_hash": version.weight_hash},
+                broken=broken,
             )
             versions.append(version)
     return versions
+
+
+def _pins(drafts: Sequence[Draft]) -> dict[int, list[Pin]]:
+    """Pins in force per artifact id."""
+    found: dict[int, list[Pin]] = {}
+    for pin in Pin.objects.current().filter(artifact__in=[d.basis.artifact.pk for d in drafts]).order_by("pk"):
+        found.setdefault(pin.artifact_id, []).append(pin)
+    return found
 
 
 class _Refit:

@@ -1,26 +1,27 @@
 """One write to what a release carries = one revision: the inventory locked, its number bumped, the change and its audit row
 recorded and, where the inventory says so, made live, all in the caller's transaction."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from django.db import models, transaction
 
 from console.models import Artifact, Change, GoLive, Inventory, Release, ReleaseActivation
-from console.services import audit
+from console.services import audit, outbox
 from console.services.actor import Actor
 
 
 @dataclass
 class Revision:
-    """The release being made; ``change`` records what it changes."""
+    """The release being made; ``change`` records what it changes, and what webhooks are told of it."""
 
     inventory: Inventory
     release: Release
     by: Actor
     reason: str
+    told: list[outbox.Event] = field(default_factory=list)
 
     @property
     def number(self) -> int:
@@ -37,7 +38,9 @@ class Revision:
         after: Any = None,
         label: str = "",
         reverts: Change | None = None,
+        broken: Sequence[str] = (),
     ) -> Change:
+        """``broken``: public ids of the artifact's pins that passed before and do not any more."""
         row = Change.objects.create(
             inventory=self.inventory,
             release=self.release,
@@ -64,7 +67,28 @@ class Revision:
             reason=self.reason,
             release=self.number,
         )
+        self._tell(row, broken)
         return row
+
+    def wants(self, event: str) -> bool:
+        return event in self.inventory.wanted_events
+
+    def tell(self, name: str, data: dict[str, Any], link: str) -> None:
+        self.told.append(outbox.Event(name, data, self.by.name, self.number, link))
+
+    def _tell(self, row: Change, broken: Sequence[str]) -> None:
+        """A version that this change made, and the pins that it broke."""
+        was, now = (
+            (side or {}).get("version") if isinstance(side or {}, dict) else None for side in (row.before, row.after)
+        )
+        if row.artifact is None or now is None or now == was:
+            return
+        key = row.artifact.key
+        data = {"policy": key, "version": now, "previous": was, "action": row.action, "change": row.public_id}
+        self.tell(outbox.VERSION_MADE, data, f"policies/{key}/versions/")
+        if broken:
+            data = {"policy": key, "version": now, "pins": list(broken), "change": row.public_id}
+            self.tell(outbox.PIN_BROKEN, data, f"policies/{key}/")
 
     def close(self, rows: "models.QuerySet[Any]") -> int:
         """End the validity of what this release replaces; the number of rows is the caller's to check."""
@@ -85,13 +109,17 @@ def revision(
         release = Release.objects.create(
             inventory=locked, number=locked.release, actor=by.name, summary=summary[:300], reason=reason
         )
-        yield Revision(inventory=locked, release=release, by=by, reason=reason)
+        step = Revision(inventory=locked, release=release, by=by, reason=reason)
+        yield step
+        before = locked.live_release
         fields = ["release"]
         if locked.go_live == GoLive.AT_ONCE:
             locked.live_release = locked.release
             fields.append("live_release")
             ReleaseActivation.objects.create(inventory=locked, number=locked.release, actor=by.name, reason=reason)
+            step.tell(outbox.RELEASE_LIVE, {"live": locked.release, "previous": before}, "releases/")
         locked.save(update_fields=fields)
+        outbox.tell(locked, step.told)
         inventory.release, inventory.live_release = locked.release, locked.live_release
 
 

@@ -119,6 +119,7 @@ def restore_version(
         before=before,
         after=after,
         reverts=reverts,
+        broken=[pin.id for pin in effect.broken_pins],
     )
     return Applied(version, change, effect, 0.0, True)
 

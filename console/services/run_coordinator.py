@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from console.models import Attempt, ItemState, Run, RunItem, RunState
 from console.models.run import ENDED
-from console.services import run_work, runs
+from console.services import outbox, run_work, runs
 from console.services.run_kind import Kind
 from console.services.run_kinds import kind_of
 
@@ -99,10 +99,14 @@ def _stalled(run: Run, kind: Kind, now: datetime) -> None:
                     state=ItemState.FAILED, error_code=LOST, error="The run was given up.", ended_at=now
                 )
                 Run.objects.filter(pk=run.pk).update(failed=F("failed") + given_up)
+                outbox.tell_of_run(run, outbox.RUN_ENDED)
         return
-    Run.objects.filter(pk=run.pk, state__in=moving, stalls=run.stalls).update(
-        state=RunState.STALLED, stalls=stalls, note="A worker was lost; its items were given back."
-    )
+    with transaction.atomic():
+        mine = Run.objects.filter(pk=run.pk, state__in=moving, stalls=run.stalls).update(
+            state=RunState.STALLED, stalls=stalls, note="A worker was lost; its items were given back."
+        )
+        if mine:
+            outbox.tell_of_run(run, outbox.RUN_STALLED)
 
 
 def _wants_worker(run: Run, now: datetime) -> bool:

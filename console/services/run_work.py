@@ -20,7 +20,7 @@ from django.utils import timezone
 
 from console.models import Attempt, ItemState, Run, RunItem, RunState, Spend
 from console.models.run import WORKING
-from console.services import limits, models_setting, runs
+from console.services import limits, models_setting, outbox, runs
 from console.services.errors import Conflict, ServiceError, Unavailable
 from console.services.run_kind import PENDING, Context, Item, Kind, Outcome
 from console.services.run_kinds import kind_of
@@ -128,9 +128,13 @@ def _allowed(run: Run, kind: Kind) -> int:
         if price:
             size = min(size, int(money / price))
     if size < 1:
-        Run.objects.filter(pk=run.pk, state__in=WORKING).update(
-            state=RunState.CAPPED, note="Stopped before a call that its cap might not cover. Raise the cap to go on."
-        )
+        with transaction.atomic():
+            capped = Run.objects.filter(pk=run.pk, state__in=WORKING).update(
+                state=RunState.CAPPED,
+                note="Stopped before a call that its cap might not cover. Raise the cap to go on.",
+            )
+            if capped:
+                outbox.tell_of_run(run, outbox.RUN_CAPPED)
         return 0
     if together is not None:
         return size
@@ -399,9 +403,12 @@ def finish(run: Run) -> str | None:
         done = run.items.filter(state=ItemState.DONE).count()
         state = RunState.COMPLETE if not failed else (RunState.GAPS if done else RunState.FAILED)
         note = f"{failed} of {done + failed} failed." if failed else ""
-        Run.objects.filter(pk=run.pk, state__in=WORKING).update(
-            state=state, finished_at=timezone.now(), wait_until=None, note=note
-        )
+        with transaction.atomic():
+            ended = Run.objects.filter(pk=run.pk, state__in=WORKING).update(
+                state=state, finished_at=timezone.now(), wait_until=None, note=note
+            )
+            if ended:
+                outbox.tell_of_run(run, outbox.RUN_ENDED)
         run.refresh_from_db()
     if not run.ended:
         return None

@@ -23,7 +23,7 @@ from console.models import (
     Schedule,
 )
 from console.models.run import ENDED
-from console.services import audit, models_setting
+from console.services import audit, models_setting, outbox
 from console.services.actor import Actor
 from console.services.errors import Conflict, Invalid, NotFound
 from console.services.filters import Asked, Field
@@ -143,10 +143,13 @@ def write_plan(run: Run) -> bool:
                 return False  # cancelled meanwhile
         written += len(piece)
         if written > MOST_ITEMS:
-            Run.objects.filter(pk=run.pk).update(
-                state=RunState.FAILED, finished_at=timezone.now(), settled=True,
-                note=f"The plan has more than {MOST_ITEMS:,} items. Narrow its scope.",
-            )  # fmt: skip
+            with transaction.atomic():
+                changed = Run.objects.filter(pk=run.pk, state=RunState.PLANNING).update(
+                    state=RunState.FAILED, finished_at=timezone.now(), settled=True,
+                    note=f"The plan has more than {MOST_ITEMS:,} items. Narrow its scope.",
+                )  # fmt: skip
+                if changed:
+                    outbox.tell_of_run(run, outbox.RUN_ENDED)
             return False
     with transaction.atomic():
         _planned(run, run.items.count())
@@ -170,9 +173,11 @@ def _planned(run: Run, total: int) -> None:
         notes = kind_of(run.kind).forecast(run.inventory, run.scope, run.params).notes
         run.state, run.finished_at = RunState.COMPLETE, timezone.now()
         run.note = ("There was nothing to do. " + " ".join(notes))[:500]
-    Run.objects.filter(pk=run.pk, state=RunState.PLANNING).update(
+    changed = Run.objects.filter(pk=run.pk, state=RunState.PLANNING).update(
         total=run.total, state=run.state, finished_at=run.finished_at, note=run.note, progressed_at=None
     )
+    if changed and not total:
+        outbox.tell_of_run(run, outbox.RUN_ENDED)
 
 
 # ----------------------------------------------------------------------------------------------------------------- handling
@@ -214,9 +219,12 @@ def end_cancelled(run: Run) -> bool:
     """A cancelled run ends as soon as nothing of it is in flight."""
     if run.items.filter(state=ItemState.CLAIMED).exists():
         return False
-    ended = Run.objects.filter(pk=run.pk, state=RunState.CANCELLING).update(
-        state=RunState.CANCELLED, finished_at=timezone.now(), wait_until=None
-    )
+    with transaction.atomic():
+        ended = Run.objects.filter(pk=run.pk, state=RunState.CANCELLING).update(
+            state=RunState.CANCELLED, finished_at=timezone.now(), wait_until=None
+        )
+        if ended:
+            outbox.tell_of_run(run, outbox.RUN_ENDED)
     run.refresh_from_db()
     return bool(ended)
 

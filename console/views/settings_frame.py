@@ -12,6 +12,7 @@ PAGES = (
     ("settings-general", _("General"), Role.ADMIN),
     ("settings-members", _("Members"), Role.ADMIN),
     ("settings-tokens", _("Tokens"), Role.ADMIN),
+    ("settings-webhooks", _("Webhooks"), Role.ADMIN),
     ("settings-models", _("Models and guideline"), Role.ADMIN),
     ("settings-migrations", _("Encoder and centre"), Role.PUBLISHER),
     ("settings-retention", _("Keeping and erasing"), Role.ADMIN),

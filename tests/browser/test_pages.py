@@ -11,7 +11,19 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from console.models import Change, EncoderMigration, Evaluation, Evidence, EvidenceOrigin, ReviewQueue, Run, Upload
+from console.models import (
+    Change,
+    DeliveryState,
+    EncoderMigration,
+    Evaluation,
+    Evidence,
+    EvidenceOrigin,
+    ReviewQueue,
+    Run,
+    Upload,
+    Webhook,
+    WebhookDelivery,
+)
 from console.services import (
     artifacts,
     caches,
@@ -21,11 +33,13 @@ from console.services import (
     inventories,
     migrate,
     notes,
+    outbox,
     review_items,
     review_queues,
     run_work,
     runs,
     uploads,
+    webhooks,
 )
 from console.services.actor import person
 from console.services.plan import Step
@@ -114,6 +128,9 @@ def addresses(sample: Sample) -> list[tuple[str, str, str]]:
         ("settings", "admin", f"{home}/settings/general/"),
         ("settings-members", "admin", f"{home}/settings/members/"),
         ("settings-tokens", "admin", f"{home}/settings/tokens/"),
+        ("settings-webhooks", "admin", f"{home}/settings/webhooks/"),
+        ("settings-webhook", "admin", f"{home}/settings/webhooks/{Webhook.objects.latest('pk').public_id}/"),
+        ("settings-webhook-paused", "admin", f"{home}/settings/webhooks/{Webhook.objects.earliest('pk').public_id}/"),
         ("settings-models", "admin", f"{home}/settings/models/"),
         ("settings-retention", "admin", f"{home}/settings/retention/"),
         ("conversation-erase", "admin", f"{talk}/erase/"),
@@ -167,6 +184,23 @@ def lived_in(sample: Sample) -> None:
     migrate.advance(moving, seconds=600)
     noted(sample)
     reviewed(sample)
+    told(sample)
+
+
+def told(sample: Sample) -> None:
+    """A webhook that is paused, and one with deliveries that arrived, wait and were given up."""
+    by = person(sample.by_role["admin"])
+    for address in ("https://pager.example.com/in", "https://hooks.example.com/signalbox/" + 8 * "a-long-part-of-it-"):
+        made = webhooks.create_webhook(sample.inventory, by=by, address=address, events=outbox.EVENTS).webhook
+        if "pager" in address:
+            webhooks.pause_webhook(made, by=by, note="Nothing has arrived since 2026-11-27 08:00 UTC.")
+    last = [webhooks.send_test(made, by=by) for _ in range(3)]
+    rows = WebhookDelivery.objects.filter(webhook=made)
+    rows.filter(pk=last[0].pk).update(state=DeliveryState.DELIVERED, tries=1, status=204)
+    rows.filter(pk=last[1].pk).update(
+        state=DeliveryState.FAILED, tries=16, status=503, error="Answered 503: " + 180 * "x"
+    )
+    rows.filter(pk=last[2].pk).update(tries=2, error="ConnectTimeout")
 
 
 def noted(sample: Sample) -> None:

@@ -26,6 +26,9 @@ ROOT = Path(__file__).resolve().parents[2]
         ("SECRET_KEY", "short"),
         ("DEBUG", "maybe"),
         ("SIGNALBOX_ENCODER", "word2vec"),
+        ("WEBHOOK_NETWORKS", "10.0.0.1/8"),
+        ("WEBHOOK_NETWORKS", "localhost"),
+        ("WEBHOOK_HTTP", "perhaps"),
     ],
 )
 def test_a_bad_value_stops_the_start_with_a_line_that_names_the_setting(name: str, value: str, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from tests import make
 
 pytestmark = pytest.mark.django_db
 BASE = "/i/tiny/settings/"
-TABS = ("general", "members", "tokens", "models", "retention")
+TABS = ("general", "members", "tokens", "webhooks", "models", "retention")
 
 
 def text(response: Any, status: int = 200) -> str:
