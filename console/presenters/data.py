@@ -45,14 +45,21 @@ FORMATS: dict[str, Any] = {
     "anthropic": _lazy("Anthropic messages"),
     "langfuse": _lazy("Langfuse traces"),
     "langsmith": _lazy("LangSmith runs"),
+    "openinference": _lazy("OpenInference spans (Phoenix)"),
+    "intercom": _lazy("Intercom conversations"),
+    "zendesk": _lazy("Zendesk tickets"),
     "sharegpt": _lazy("ShareGPT"),
     "chatgpt": _lazy("ChatGPT export"),
     "rasa": _lazy("Rasa trackers or test stories"),
+    "label-studio": _lazy("Label Studio chats"),
+    "inspect": _lazy("Inspect logs"),
 }
 # Beside those, what a file of policies may be.
 OTHER_FORMATS: dict[str, Any] = {
     **FORMATS,
     "parlant": _lazy("Parlant guidelines"),
+    "botpress": _lazy("Botpress questions or intents"),
+    "abcd": _lazy("ABCD guidelines"),
     "semantic-router": _lazy("Routes of semantic-router"),
     "rasa": _lazy("Rasa"),
 }

@@ -14,7 +14,7 @@ from console.services.import_file import import_rows, read_rows
 from console.services.ingest import Report
 from console.services.upload_guess import beginning
 from sq_core.conversation import Conversation
-from sq_core.readers import RowError, read_skills
+from sq_core.readers import JOINED_FORMATS, RowError, read_skills
 from sq_core.readers.head import head
 
 SHOWN = 10
@@ -59,7 +59,10 @@ def _records(upload: Upload, what: str, name: str, encoding: str, options: dict[
         return
     pieces = upload_text.plain(uploads.pieces_of(upload), encoding=encoding, most=uploads.unpacked_limit())
     data, whole = beginning(pieces)
-    yield from read_rows(what, head(data, whole=whole, most=2 * SHOWN), name=name, options=options)
+    joined = what == "conversations" and upload.guess.get("format") in JOINED_FORMATS
+    # Where a conversation stands in many rows, all that was read of the file is tried.
+    rows = head(data, whole=whole, most=len(data) if joined else 2 * SHOWN)
+    yield from read_rows(what, rows, name=name, options=options)
 
 
 def _tried(

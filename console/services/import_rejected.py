@@ -8,6 +8,7 @@ from typing import Any
 from console.models import Upload
 from console.services import uploads
 from sq_core.readers import RowError
+from sq_core.readers.head import SAVED_RUNS
 from sq_core.readers.jsonl import json_rows, parse, text_lines
 from sq_core.readers.yaml_file import is_yaml, yaml_rows
 
@@ -41,7 +42,7 @@ def _is_lines(path: Path) -> bool:
         value = parse(first[1])
     except ValueError:  # a document of many lines, or a line that is broken
         return isinstance(next(json_rows(path, ""), None), RowError)
-    return isinstance(value, dict) and not isinstance(value.get("simulations"), list)
+    return isinstance(value, dict) and _runs(value) is None
 
 
 def _members(path: Path, name: str) -> Iterator[tuple[int, Any]]:
@@ -49,7 +50,13 @@ def _members(path: Path, name: str) -> Iterator[tuple[int, Any]]:
         if isinstance(item, RowError):
             continue
         number, value = item
-        if isinstance(value, dict) and isinstance(value.get("simulations"), list):
-            yield from enumerate(value["simulations"], start=1)
-        else:
+        runs = _runs(value) if isinstance(value, dict) else None
+        if runs is None:
             yield number, value
+        else:
+            yield from enumerate(runs, start=1)
+
+
+def _runs(value: dict[str, Any]) -> list[Any] | None:
+    """The runs of a document that holds all of them."""
+    return next((value[name] for name in SAVED_RUNS if isinstance(value.get(name), list)), None)

@@ -84,8 +84,8 @@ def item_of(item: Any, where: str) -> list[Json]:
     if isinstance(item.get("message"), Mapping) and "role" not in item:  # a choice, or a stored event
         return item_of(item["message"], f"{where}.message")
     kind, role = item.get("type"), item.get("role")
-    if role is None and kind in _LANGCHAIN:
-        return _langchain(item, _LANGCHAIN[str(kind)], where)
+    if role is None and isinstance(kind, str) and kind in _LANGCHAIN:
+        return _langchain(item, _LANGCHAIN[kind], where)
     if role is None or kind in ("function_call", "function_call_output"):
         return _response_item(item, where)
     if isinstance(item.get("parts"), list):
@@ -114,11 +114,14 @@ _KEPT = ("tool_call_id", "call_id", "timestamp", "at", "requestor", "visible_to_
 def _langchain(item: Mapping[str, Any], role: str, where: str) -> list[Json]:
     content, calls = item.get("content"), item.get("tool_calls")
     message: Json = {"role": role, "tool_call_id": item.get("tool_call_id")}
-    given = [{"id": c.get("id"), "name": c.get("name"), "arguments": c.get("args")} for c in calls or [] if _called(c)]
+    listed = calls if isinstance(calls, list) else []
+    given = [{"id": c.get("id"), "name": c.get("name"), "arguments": c.get("args")} for c in listed if _called(c)]
     if given:
         message["tool_calls"] = given
         if isinstance(content, list):  # the same calls as blocks
             content = [part for part in content if not (isinstance(part, Mapping) and part.get("type") in _CALLS)]
+    elif calls and not listed:
+        message["tool_calls"] = calls  # `read_messages` says what it is
     else:
         more = item.get("additional_kwargs")
         calls = more.get("tool_calls") if isinstance(more, Mapping) else None
@@ -242,7 +245,7 @@ def text_of(value: Any) -> str:
 def conversation(items: Sequence[Json], *, id_: Any, line: int, filename: str, **facts: Any) -> Conversation:
     """A conversation of message objects. ``id_``: the first of these that is a text or number, else file and line.
 
-    ``facts``: scenario, customer, config, started_at, metadata. BadRowError and MessageError as everywhere.
+    ``facts``: scenario, customer, config, channel, started_at, metadata. BadRowError and MessageError as everywhere.
     """
     if not items:
         raise BadRowError("messages", "there are no messages in it.", _CUT)
@@ -263,6 +266,7 @@ def conversation(items: Sequence[Json], *, id_: Any, line: int, filename: str, *
         scenario=_short(facts.get("scenario")),
         customer=_short(facts.get("customer")),
         config=_short(facts.get("config")),
+        channel=(_short(facts.get("channel")) or "")[:40],
     )
 
 
@@ -274,11 +278,41 @@ def _short(value: Any) -> str | None:
 
 def merged(known: list[Json], fresh: list[Json]) -> list[Json]:
     """Two exports of one conversation as one: a longer one that begins with the other takes its place, else what is new
-    follows. What both end and begin with is there once.
+    follows. What both end and begin with is there once, and of the system's messages those that came first: a prompt
+    that names the day is another one in every trace. Times and ids of calls make no difference.
     """
-    if fresh[: len(known)] == known:
+    if not known:
         return fresh
-    if known[: len(fresh)] == fresh:
+    new = [item for item in fresh if item.get("role") not in _SYSTEM]
+    old, added = [_said(item) for item in known if item.get("role") not in _SYSTEM], [_said(item) for item in new]
+    if old[: len(added)] == added:
         return known
-    overlap = next((n for n in range(min(len(known), len(fresh)), 0, -1) if known[-n:] == fresh[:n]), 0)
-    return known + fresh[overlap:]
+    if added[: len(old)] == old:
+        return known + new[len(old) :]
+    overlap = next((n for n in range(min(len(old), len(added)), 0, -1) if old[-n:] == added[:n]), 0)
+    return known + new[overlap:]
+
+
+_SYSTEM = ("system", "developer")
+
+
+def _said(item: Json) -> tuple[str, str, str]:
+    """What a message says, whatever the export that it comes from."""
+    content = item.get("content")
+    calls = item.get("tool_calls")
+    bodies = (
+        [call.get("function", call) for call in calls if isinstance(call, Mapping)] if isinstance(calls, list) else []
+    )
+    named = [(body.get("name"), _packed(body.get("arguments"))) for body in bodies if isinstance(body, Mapping)]
+    return str(item.get("role")), text_of(content).strip(), repr(named)
+
+
+def _packed(value: Any) -> str:
+    """Arguments as they would be written in one line, whether they came as text or as an object."""
+    try:
+        found = parse(value) if isinstance(value, str) else value
+    except ValueError:
+        return str(value)
+    if deeper_than(found):
+        return str(value)
+    return json.dumps(found, ensure_ascii=False, separators=(",", ":"), sort_keys=True)

@@ -19,6 +19,8 @@ from sq_core.readers.yaml_file import is_yaml, yaml_rows
 
 What = Literal["artifacts", "exemplars", "conversations", "judgements"]
 _SPACE = " \t\r\n"
+# One document with everything that ran, by the list that holds it; and what else of it the readers need.
+SAVED_RUNS = {"simulations": "info", "samples": "eval"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +28,9 @@ class Recognised:
     """What the rows look like; `what` None = none of ours, then `fields` of the first row say what was found."""
 
     what: What | None
-    format: str  # "jsonl", one of CONVERSATION_FORMATS, "parlant", "semantic-router", "rasa", "skill"
+    format: (
+        str  # "jsonl", one of CONVERSATION_FORMATS, "parlant", "botpress", "abcd", "semantic-router", "rasa", "skill"
+    )
     fields: tuple[str, ...]
 
 
@@ -34,14 +38,14 @@ def head(data: bytes, *, whole: bool, most: int) -> bytes | list[str]:
     """What a reader takes for the first `most` rows (at least) of a file of which `data` is the beginning.
 
     `data` itself when it is the `whole` file. Else lines: those that ended within it, empty ones kept so that the numbers
-    stay; or the members of an array, which the readers number from 1; or the saved run with its first simulations.
+    stay; or the members of an array, which the readers number from 1; or the saved run with its first simulations or samples.
     """
     if whole:
         return data
     lines = _lines(data)
     first = next((line for line in lines if line.strip()), "")
     value = _value(first)
-    if not isinstance(value, dict) or isinstance(value.get("simulations"), list):
+    if not isinstance(value, dict) or any(isinstance(value.get(name), list) for name in SAVED_RUNS):
         members = _members("\n".join(lines), most)
         if members:
             return [json.dumps(member, ensure_ascii=False) for member in members]
@@ -155,8 +159,9 @@ def _saved_run(text: str, at: int, most: int) -> list[Any]:
             if not isinstance(name, str) or not text.startswith(":", at):
                 return []
             at = _skip(text, at + 1)
-            if name == "simulations" and text.startswith("[", at):
-                return [{"info": found.get("info"), "simulations": list(islice(_array(text, at + 1), most))}]
+            if name in SAVED_RUNS and text.startswith("[", at):
+                facts = SAVED_RUNS[name]
+                return [{facts: found.get(facts), name: list(islice(_array(text, at + 1), most))}]
             found[name], at = decoder.raw_decode(text, at)
         except (ValueError, RecursionError):
             return []

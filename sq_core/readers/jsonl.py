@@ -7,6 +7,7 @@ and UTF-16.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -255,6 +256,16 @@ def records(
             yield RowError(filename, number, error.field, error.message, error.hint)
 
 
+def or_error(make: Callable[[], T], filename: str, line: int) -> T | RowError:
+    """What `make` gives, or its `BadRowError` or `MessageError` with its place."""
+    try:
+        return make()
+    except BadRowError as problem:
+        return problem.at(filename, line)
+    except MessageError as error:
+        return RowError(filename, line, error.field, error.message, error.hint)
+
+
 # ----------------------------------------------------------------------------------------------------- fields of a row
 def kind_of(value: object) -> str:
     """What a JSON value is, in the reader's words."""
@@ -304,6 +315,14 @@ def checked_key(value: str, name: str) -> str:
 def slug(text: str) -> str:
     """The nearest key of a name, maybe empty."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:64].strip("-")
+
+
+def shortened(identifier: str) -> str:
+    """An id of at most `LIMIT` characters: of a longer one the beginning, and a digest in place of what does not fit."""
+    if len(identifier) <= LIMIT:
+        return identifier
+    digest = hashlib.sha256(identifier.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return f"{identifier[: LIMIT - 17]}-{digest}"
 
 
 def whole_field(

@@ -2,17 +2,19 @@
 
 A trace's words are in its generations, in the shape of whatever framework wrote them; each later generation repeats the
 history, so the last is read, with its answer. Where no generation can be read the trace's own input and output are.
-Traces of one `sessionId` are one conversation, joined at the end of the file in the order of their times.
+Traces of one `sessionId` are one conversation, joined at the end of the file (or folder) in the order of their times.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from sq_core.conversation import Conversation, MessageError, parse_time
 from sq_core.readers.chat import Json, conversation, decoded, item_of, merged, messages_of
-from sq_core.readers.jsonl import LARGEST_LINE, BadRowError, RowError
+from sq_core.readers.jsonl import LARGEST_LINE, BadRowError, RowError, or_error
 
 MOST_SESSIONS = LARGEST_LINE // 64  # messages of sessions held until a file ends
 _MEND = "Export the trace with its observations, inputs and outputs included."
@@ -28,54 +30,62 @@ def is_langfuse(row: Mapping[str, Any]) -> bool:
 
 
 class Langfuse:
-    """Reads the rows of one file; `ended` gives the sessions that several traces make."""
+    """Reads the rows of one source; `ended` gives the sessions that several traces make."""
 
-    def __init__(self, filename: str) -> None:
-        self._filename = filename
-        self._sessions: dict[str, list[tuple[str, int, list[Json], Mapping[str, Any]]]] = {}
+    def __init__(self) -> None:
+        self._sessions: dict[str, list[_Seen]] = {}
         self._held = 0
 
-    def conversations_of(self, row: Mapping[str, Any], line: int) -> Iterator[Conversation | RowError]:
+    def conversations_of(self, row: Mapping[str, Any], line: int, filename: str) -> Iterator[Conversation | RowError]:
         """The conversation of a trace without a session; of others nothing yet."""
         inner = row.get("trace")
         trace = inner if isinstance(inner, Mapping) else row
         items = _items(trace, row["observations"])
         session = trace.get("sessionId")
         if not isinstance(session, str) or not session.strip():
-            yield self._conversation(items, trace, line, (trace.get("id"),))
+            yield _conversation(items, trace, line, filename, trace.get("id"))
             return
         self._held += len(items)
         if self._held > MOST_SESSIONS:
             raise BadRowError(
                 "sessionId", "the file's sessions hold too many messages at once.", "Split it by session."
             )
-        self._sessions.setdefault(session, []).append((str(trace.get("timestamp") or ""), line, items, trace))
+        seen = _Seen(str(trace.get("timestamp") or ""), filename, line, items, trace)
+        self._sessions.setdefault(session, []).append(seen)
 
     def ended(self) -> Iterator[Conversation | RowError]:
-        """The sessions, in the order they began in the file."""
+        """The sessions, in the order they began in the source."""
         for session, traces in self._sessions.items():
-            ordered = sorted(traces, key=lambda each: each[:2])
+            ordered = sorted(traces, key=lambda each: (each.at, each.file, each.line))
             items: list[Json] = []
-            for _, _, fresh, _ in ordered:
-                items = merged(items, fresh)
-            line, first = ordered[0][1], ordered[0][3]
-            try:
-                yield self._conversation(items, first, line, (session,))
-            except BadRowError as problem:
-                yield problem.at(self._filename, line)
-            except MessageError as error:
-                yield RowError(self._filename, line, error.field, error.message, error.hint)
+            for each in ordered:
+                items = merged(items, each.items)
+            first = ordered[0]
+            read = partial(_conversation, items, first.trace, first.line, first.file, session)
+            yield or_error(read, first.file, first.line)
 
-    def _conversation(self, items: list[Json], trace: Mapping[str, Any], line: int, id_: Any) -> Conversation:
-        return conversation(
-            items,
-            id_=id_,
-            line=line,
-            filename=self._filename,
-            customer=trace.get("userId"),
-            config=trace.get("release") or trace.get("version") or trace.get("name"),
-            started_at=trace.get("timestamp"),
-        )
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A trace of a session as it is held."""
+
+    at: str
+    file: str
+    line: int
+    items: list[Json]
+    trace: Mapping[str, Any]
+
+
+def _conversation(items: list[Json], trace: Mapping[str, Any], line: int, filename: str, id_: Any) -> Conversation:
+    return conversation(
+        items,
+        id_=(id_,),
+        line=line,
+        filename=filename,
+        customer=trace.get("userId"),
+        config=trace.get("release") or trace.get("version") or trace.get("name"),
+        started_at=trace.get("timestamp"),
+    )
 
 
 def _items(trace: Mapping[str, Any], observations: list[Any]) -> list[Json]:

@@ -7,11 +7,12 @@ a model was asked and answered; of the runs of one thread (or trace) the one wit
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from sq_core.conversation import Conversation
 from sq_core.readers.chat import Json, conversation, item_of, messages_of
-from sq_core.readers.jsonl import BadRowError, RowError
+from sq_core.readers.jsonl import BadRowError, RowError, kind_of, or_error
 
 _THREAD = ("session_id", "thread_id", "conversation_id")
 _MEND = "Export the runs with their inputs and outputs."
@@ -45,14 +46,17 @@ def conversations_of(row: Mapping[str, Any], line: int, filename: str) -> Iterat
     if not best and not any(each.get("run_type") == "llm" for _, each in runs):
         raise BadRowError("post", "no run of a model is in it.", _MEND)
     for chosen, said in best.values():
-        yield _conversation(chosen, said, line, filename)
+        yield or_error(partial(_conversation, chosen, said, line, filename), filename, line)
 
 
 def _joined(batch: Mapping[str, Any]) -> list[tuple[str, Json]]:
     """The runs, both halves together, each with its place."""
     runs: dict[str, tuple[str, Json]] = {}
     for half in ("post", "patch"):
-        for at, part in enumerate(batch.get(half) or []):
+        parts = batch.get(half) or []
+        if not isinstance(parts, list):
+            raise BadRowError(half, f"expected a list of runs, got {kind_of(parts)}.", "Leave it out when empty.")
+        for at, part in enumerate(parts):
             if not isinstance(part, Mapping):
                 raise BadRowError(f"{half}[{at}]", "is no run.", "Give each run as an object.")
             order = part.get("dotted_order")

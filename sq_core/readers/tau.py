@@ -7,13 +7,12 @@ reached the agent: kept, marked not visible. Simulator tokens such as ``###STOP#
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 from typing import Any
 
-from sq_core.conversation import Conversation, parse_time, read_messages
-from sq_core.readers.jsonl import LIMIT, BadRowError, RowError, cleaned, kind_of, text_field
+from sq_core.conversation import Conversation, MessageError, parse_time, read_messages
+from sq_core.readers.jsonl import BadRowError, RowError, cleaned, kind_of, shortened, text_field
 
 _FACTS = ("task_id", "trial", "reward", "seed", "termination_reason")
 
@@ -44,6 +43,8 @@ def conversations_of(row: Mapping[str, Any], line: int, filename: str) -> Iterat
             yield RowError(
                 filename, number, f"simulations[{number - 1}].{problem.field}", problem.message, problem.mend
             )
+        except MessageError as error:
+            yield RowError(filename, number, f"simulations[{number - 1}].{error.field}", error.message, error.hint)
 
 
 def _first_generation(row: Mapping[str, Any], line: int, filename: str) -> Conversation:
@@ -51,9 +52,9 @@ def _first_generation(row: Mapping[str, Any], line: int, filename: str) -> Conve
     trial = text_field(row, "trial", needed=False) or "0"
     messages, replaced = read_messages(row["traj"])
     return Conversation(
-        external_id=_short(f"{PurePath(filename).stem or 'tau'}-{task}-{trial}"),
+        external_id=shortened(f"{PurePath(filename).stem or 'tau'}-{task}-{trial}"),
         messages=messages,
-        scenario=_short(f"task-{task}"),
+        scenario=shortened(f"task-{task}"),
         metadata=_metadata(row),
         replaced=replaced,
         line=line,
@@ -74,11 +75,11 @@ def _simulation(row: Mapping[str, Any], line: int, filename: str, config: str | 
     messages, replaced = read_messages([part for item in items for part in _message(item)])
     began = row.get("start_time") if row.get("start_time") is not None else row.get("timestamp")
     return Conversation(
-        external_id=_short(
+        external_id=shortened(
             text_field(row, "id", needed=False) or f"{PurePath(filename).stem or 'tau2'}-{task}-{trial}"
         ),
         messages=messages,
-        scenario=_short(f"task-{task}"),
+        scenario=shortened(f"task-{task}"),
         config=config,
         started_at=parse_time(began, "start_time"),
         metadata=_metadata(row),
@@ -94,7 +95,7 @@ def _message(item: Any) -> list[Any]:
     if isinstance(item.get("tool_messages"), list):
         return [part for member in item["tool_messages"] for part in _message(member)]
     calls = item.get("tool_calls") or []
-    own = {call.get("requestor") for call in calls if isinstance(call, dict)} if isinstance(calls, list) else set()
+    own = [call.get("requestor") for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
     requestor = item.get("requestor") or ("user" if item.get("role") == "user" and "user" in own else None)
     kept = {name: item.get(name) for name in ("role", "content", "timestamp")}
     call_id = item.get("id") if item.get("role") == "tool" else None
@@ -105,14 +106,6 @@ def _message(item: Any) -> list[Any]:
         "call_id": call_id,
     }
     return [kept | more]
-
-
-def _short(identifier: str) -> str:
-    """Task ids of τ² list every fault they set up: keep the beginning, and a digest in place of what does not fit."""
-    if len(identifier) <= LIMIT:
-        return identifier
-    digest = hashlib.sha256(identifier.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-    return f"{identifier[: LIMIT - 17]}-{digest}"
 
 
 def _metadata(row: Mapping[str, Any]) -> Mapping[str, Any]:

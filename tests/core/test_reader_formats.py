@@ -25,6 +25,7 @@ from sq_core.readers import (
 )
 from sq_core.readers.conversations import conversation_format
 from sq_core.readers.head import recognise, rows_of
+from tests.core import reader_samples
 
 Json = dict[str, Any]
 ASK, TELL = {"role": "user", "content": "where is my parcel"}, {"role": "assistant", "content": "On its way."}
@@ -327,6 +328,16 @@ def test_of_a_thread_s_runs_the_fullest_is_read() -> None:
     assert [len(c.messages) for c in lines_ if isinstance(c, Conversation)] == [2, 4]
     assert error({"post": [tool], "patch": []}).field == "post"
     assert error({"post": [run("x")], "patch": []}).field == "post[0].inputs"
+    assert error({"post": [full], "patch": 5}).field == "patch"
+
+
+def test_a_bad_thread_of_a_batch_leaves_the_others() -> None:
+    bad = run("r1", trace_id="one", inputs={"messages": [{"role": "boss", "content": "x"}]})
+    good = run("r2", trace_id="two", inputs={"messages": [ASK]})
+    told, kept = read({"post": [bad, good], "patch": []})
+    assert isinstance(told, RowError)
+    assert told.field == "messages[0].role"
+    assert isinstance(kept, Conversation)
 
 
 # -------------------------------------------------------------------------------------------------- sharegpt, chatgpt
@@ -532,6 +543,10 @@ SAMPLES: dict[str, Json] = {
     "rasa": {"sender_id": "s", "events": [{"event": "user", "text": "hi"}]},
     "tau": {"task_id": 1, "trial": 0, "traj": [ASK]},
     "jsonl": {"id": "a", "messages": [ASK]},
+    **{name: reader_samples.FORMS[form][1]([("user", "hi")])[0] for name, form in (
+        ("openinference", "otlp"), ("intercom", "intercom"), ("zendesk", "zendesk"), ("label-studio", "label_studio"),
+        ("inspect", "inspect"),
+    )},
 }  # fmt: skip
 
 
@@ -570,14 +585,18 @@ def test_text_in_a_string_is_not_unpacked_without_end() -> None:
 
 _json: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers(-5, 5) | st.text(max_size=5)
-    | st.sampled_from(["user", "human", "message", "tool_use", "tool_result", "GENERATION", "llm", '{"a": 1}', "[1]"]),
+    | st.sampled_from(["user", "human", "message", "tool_use", "tool_result", "GENERATION", "llm", "LLM",
+                        "conversations", "tickets", "chatmessage", "llm.input_messages", '{"a": 1}', "[1]"]),
     lambda inner: st.lists(inner, max_size=3)
     | st.dictionaries(
         st.sampled_from(
             "id role content type messages tool_calls input output from value conversations events event text sender_id "
             "trace observations timestamp sessionId post patch run_type inputs outputs mapping current_node parent message "
             "author parts request response choices name arguments kwargs story steps condition action routes utterances "
-            "intent examples guidelines system object generations".split()
+            "intent examples guidelines system object generations stream data emitted_at source author body created_at "
+            "record conversation_id part_type description requester_id ticket_id author_id public resourceSpans scopeSpans "
+            "spans traceId attributes key stringValue context trace_id llm input_messages span_kind annotations result "
+            "chatmessage eval samples attachments subflows instructions qnas questions answers contexts".split()
         ),
         inner, max_size=5,
     ),

@@ -510,13 +510,20 @@ def test_tau_2_runs_that_cannot_be_read() -> None:
     found = list(read_conversations(lines(*rows), filename="r.json"))
     assert fields(found) == [
         (1, "messages"), (2, "messages"), (3, "messages[0]"), (4, "messages[0].tool_calls"), (5, "messages[0].tool_calls[0]"),
-        (9, "messages"),
+        (1, "simulations[0].messages"),
     ]  # fmt: skip
     assert "full-duplex" in str(found[0])
     good = [c for c in found if isinstance(c, Conversation)]
     assert [c.external_id for c in good[:2]] == ["r6", "r-7-0"]
     assert good[0].started_at is not None
     assert len(good[2].scenario or "") == len(good[2].external_id) == 200
+
+
+def test_a_bad_message_of_one_simulation_leaves_the_others() -> None:
+    bad = {**TAU2, "messages": [{"role": "boss", "content": "x"}]}
+    found = list(read_conversations(json.dumps({"info": {}, "simulations": [bad, TAU2]}).encode(), filename="r.json"))
+    assert fields(found) == [(1, "simulations[0].messages[0].role")]
+    assert [c.line for c in found if isinstance(c, Conversation)] == [2]
 
 
 def test_a_folder_of_runs(tmp_path: Path) -> None:

@@ -41,6 +41,7 @@ from console.services import (
 from console.services.errors import Invalid, Unavailable
 from console.services.import_rejected import rejected_rows
 from sq_core.readers import CONVERSATION_FORMATS
+from tests.core.reader_samples import inspect, intercom, line
 from tests.make import World
 
 pytestmark = pytest.mark.django_db
@@ -229,6 +230,41 @@ def test_sessions_of_traces_are_conversations(world: World) -> None:
     row = Conversation.objects.get(external_id="s-1")
     assert (row.message_count, row.user_turn_count) == (4, 2)
     assert list(row.messages.values_list("content", flat=True)) == ["hello", "ok", "where is it", "ok"]
+
+
+def test_streams_of_a_connector_are_joined_in_preview_and_run(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = intercom([("user", "where is it"), ("assistant", "On its way."), ("user", "thanks")])
+    lone = line(
+        "conversation_parts",
+        id=1,
+        conversation_id=9,
+        body="x",
+        part_type="comment",
+        created_at=1,
+        author={"type": "bot"},
+    )
+    data = lines(lone, *rows)
+    upload = store(world, data, "export.jsonl")
+    assert (upload.guess["what"], upload.guess["format"]) == ("conversations", "intercom")
+    monkeypatch.setattr("console.services.upload_guess.HEAD", len(data) - 1)  # a cut file: the last line is missing
+    monkeypatch.setattr(import_preview, "SHOWN", 1)
+    seen = import_preview.preview(upload, what="conversations", encoding="utf-8", options={}, by=world.by)
+    assert [row.outcome for row in seen.rows] == ["rejected"]
+    run = work(start(world, data, "conversations", "export.jsonl"))
+    assert counts(run) == (2, 1, 0, 1)
+    row = Conversation.objects.get(external_id="7")
+    assert (row.message_count, row.user_turn_count, row.channel, row.customer) == (3, 2, "conversation", "u-1")
+    assert result(run)["errors"][0]["field"] == "data.conversation_id"
+
+
+def test_rejected_samples_of_a_log_come_back(world: World) -> None:
+    (log,) = inspect([("user", "hi")])
+    log["samples"].append({"id": "broken"})
+    data = json.dumps(log, indent=1).encode()
+    run = work(start(world, data, "conversations", "log.json"))
+    assert counts(run) == (2, 1, 0, 1)
+    (again,) = rejected_rows(store(world, data, "log.json"), encoding="utf-8", lines=[2])
+    assert json.loads(again) == {"id": "broken"}
 
 
 def test_exemplars_with_their_source(world: World) -> None:
