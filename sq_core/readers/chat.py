@@ -7,7 +7,7 @@ serialised), Google contents, parts of the Vercel AI SDK. Thinking, images and o
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
@@ -276,6 +276,13 @@ def _short(value: Any) -> str | None:
     return clean_text(str(value))[0].strip()[:LIMIT]
 
 
+def texts_of(items: Iterable[Json]) -> Iterator[str]:
+    """What message objects hold, for a count of its characters."""
+    for item in items:
+        yield str(item.get("content") or "")
+        yield str(item.get("tool_calls") or "")
+
+
 def merged(known: list[Json], fresh: list[Json]) -> list[Json]:
     """Two exports of one conversation as one: a longer one that begins with the other takes its place, else what is new
     follows. What both end and begin with is there once, and of the system's messages those that came first: a prompt
@@ -289,7 +296,8 @@ def merged(known: list[Json], fresh: list[Json]) -> list[Json]:
         return known
     if added[: len(old)] == old:
         return known + new[len(old) :]
-    overlap = next((n for n in range(min(len(old), len(added)), 0, -1) if old[-n:] == added[:n]), 0)
+    longest = min(len(old), len(added))
+    overlap = next((n for n in range(longest, 0, -1) if old[-n] == added[0] and old[-n:] == added[:n]), 0)
     return known + new[overlap:]
 
 

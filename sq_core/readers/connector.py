@@ -31,9 +31,10 @@ class Said:
 
 
 class Held:
-    """Counts what is held of one source."""
+    """Counts what is held of one source; `field` is what its error names."""
 
-    def __init__(self) -> None:
+    def __init__(self, field: str) -> None:
+        self._field = field
         self._size = 0
         self.full = False
 
@@ -43,7 +44,7 @@ class Held:
         if self._size > MOST_HELD:
             self.full = True
             raise BadRowError(
-                "data",
+                self._field,
                 f"the conversations up to here hold more than {MOST_HELD >> 20} MB at once; none of them is read.",
                 "Split the export so that every conversation is whole in its part.",
             )

@@ -18,6 +18,7 @@ from sq_core.readers import (
     sharegpt,
     tau,
 )
+from sq_core.readers.inspect_packed import is_packed, packed_conversations
 from sq_core.readers.intercom import Intercom, is_intercom
 from sq_core.readers.jsonl import BadRowError, RowError, Source, json_rows, name_of, records
 from sq_core.readers.langfuse import Langfuse, is_langfuse
@@ -76,8 +77,8 @@ def read_conversations(
     format: str | None = None,  # noqa: A002
     filename: str = "",
 ) -> Iterator[Conversation | RowError]:
-    """Conversations of a file, a stream, lines, or a folder of ``*.json`` and ``*.jsonl`` files (and, where the format
-    ``rasa`` is given, ``*.yml``).
+    """Conversations of a file, a stream, lines, or a folder of ``*.json``, ``*.jsonl`` and ``*.eval`` files (where the
+    format ``rasa`` is given, ``*.yml`` in place of the last).
 
     Each row is recognised by its fields; `format` makes rows of other formats errors. Raises ValueError at once for a
     format that is not known.
@@ -90,7 +91,7 @@ def read_conversations(
 def _conversations(source: Source, wanted: str | None, filename: str) -> Iterator[Conversation | RowError]:
     joining: dict[str, Joining] = {}
     if isinstance(source, Path) and source.is_dir():
-        kinds = (".json", ".jsonl", ".yml", ".yaml") if wanted == "rasa" else (".json", ".jsonl")
+        kinds = (".json", ".jsonl", *((".yml", ".yaml") if wanted == "rasa" else (".eval",)))
         paths = sorted(path for path in source.rglob("*") if path.suffix in kinds and path.is_file())
         if not paths:
             yield RowError(
@@ -124,6 +125,12 @@ def _file(
             return joining[found].conversations_of(row, line, named)
         return _FORMATS[found][1](row, line, named)
 
+    if is_packed(named) and wanted in (None, "inspect"):
+        if isinstance(source, Path):
+            yield from packed_conversations(source, named)
+        else:
+            yield RowError(named, 1, "", "a packed log is read from a path alone.", inspect_log.MEND)
+        return
     rows = yaml_rows(source, named) if is_yaml(named) else json_rows(source, named)
     yield from records(rows, named, read)
 

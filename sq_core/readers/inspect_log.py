@@ -1,7 +1,7 @@
 """Logs of Inspect as JSON: ``{version, status, eval, samples: [{id, epoch, input, messages, output, target}]}``.
 
 Every sample of every epoch is a conversation, the sample its scenario. Texts that Inspect keeps once, as
-``attachment://…``, are put in their places. The packed form (``.eval``) is not read: ``inspect log convert`` writes JSON.
+``attachment://…``, are put in their places. The packed form (``.eval``) is unpacked by `inspect_packed`.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from sq_core.readers.connector import id_text
 from sq_core.readers.jsonl import BadRowError, RowError, kind_of, shortened
 
 _ATTACHED = "attachment://"
-_MEND = "Export the log with its samples: inspect log convert --to json."
+MEND = "Export the log with its samples: inspect log convert --to json."
 
 
 def is_inspect(row: Mapping[str, Any]) -> bool:
     """True for a log, also one without samples."""
     facts = row.get("eval")
-    return isinstance(facts, Mapping) and ("samples" in row or "task" in facts)
+    return isinstance(facts, Mapping) and ("samples" in row or "task" in facts) and "messages" not in row
 
 
 def conversations_of(row: Mapping[str, Any], line: int, filename: str) -> Iterator[Conversation | RowError]:
@@ -30,17 +30,21 @@ def conversations_of(row: Mapping[str, Any], line: int, filename: str) -> Iterat
     samples = row.get("samples")
     if not isinstance(samples, list) or not samples:
         what = "has no samples" if samples in (None, []) else f"expected a list, got {kind_of(samples)}"
-        raise BadRowError("samples", f"{what}.", _MEND)
+        raise BadRowError("samples", f"{what}.", MEND)
     for number, sample in enumerate(samples, start=1):
-        place = f"samples[{number - 1}]"
-        try:
-            if not isinstance(sample, Mapping):
-                raise BadRowError("", f"expected an object, got {kind_of(sample)}.", "Correct the sample.")
-            yield _conversation(sample, row["eval"], number, filename)
-        except BadRowError as problem:
-            yield RowError(filename, number, f"{place}.{problem.field}".rstrip("."), problem.message, problem.mend)
-        except MessageError as error:
-            yield RowError(filename, number, f"{place}.{error.field}", error.message, error.hint)
+        yield sample_of(sample, row["eval"], number, filename, f"samples[{number - 1}]")
+
+
+def sample_of(sample: Any, facts: Mapping[str, Any], number: int, filename: str, where: str) -> Conversation | RowError:
+    """The conversation of a sample, or what is wrong with it; ``facts`` are the log's ``eval``."""
+    try:
+        if not isinstance(sample, Mapping):
+            raise BadRowError("", f"expected an object, got {kind_of(sample)}.", "Correct the sample.")
+        return _conversation(sample, facts, number, filename)
+    except BadRowError as problem:
+        return RowError(filename, number, f"{where}.{problem.field}".rstrip("."), problem.message, problem.mend)
+    except MessageError as error:
+        return RowError(filename, number, f"{where}.{error.field}", error.message, error.hint)
 
 
 def _conversation(sample: Mapping[str, Any], facts: Mapping[str, Any], number: int, filename: str) -> Conversation:
@@ -66,7 +70,7 @@ def _items(sample: Mapping[str, Any]) -> list[Json]:
     messages = sample.get("messages")
     if messages:
         if not isinstance(messages, list):
-            raise BadRowError("messages", f"expected a list, got {kind_of(messages)}.", _MEND)
+            raise BadRowError("messages", f"expected a list, got {kind_of(messages)}.", MEND)
         if len(messages) > MOST_MESSAGES:
             raise BadRowError("messages", f"has {len(messages):,}; {MOST_MESSAGES:,} is the most.", "Split it.")
         return [part for at, item in enumerate(messages) for part in _message(item, f"messages[{at}]", kept)]
@@ -81,7 +85,7 @@ def _items(sample: Mapping[str, Any]) -> list[Json]:
 def _message(item: Any, where: str, kept: Mapping[str, Any]) -> list[Json]:
     """One message: a call names its tool in ``function``, an answer that failed says so in ``error``."""
     if not isinstance(item, Mapping):
-        raise BadRowError(where, f"expected a message object, got {kind_of(item)}.", _MEND)
+        raise BadRowError(where, f"expected a message object, got {kind_of(item)}.", MEND)
     plain = dict(item)
     plain["content"] = _restored(item.get("content"), kept)
     calls = item.get("tool_calls")

@@ -45,7 +45,7 @@ def is_intercom(row: Mapping[str, Any]) -> bool:
     """True for a line of Intercom's connector, of whatever stream, or a conversation of its API."""
     found = record_of(row)
     if found is None:
-        return row.get("type") == "conversation" and isinstance(row.get("source"), Mapping)
+        return row.get("type") == "conversation" and isinstance(row.get("source"), Mapping) and "messages" not in row
     return found[0] in _STREAMS or (found[0] in ("tickets", "tags") and found[1].get("type") in ("ticket", "tag"))
 
 
@@ -53,7 +53,7 @@ class Intercom:
     """Joins the rows of one source; `ended` gives its conversations."""
 
     def __init__(self) -> None:
-        self._held = Held()
+        self._held = Held("data")
         self._talks: dict[str, _Talk] = {}
         self._parts: dict[str, dict[str, Said]] = {}
         self._broken: set[str] = set()  # of these a message could not be read

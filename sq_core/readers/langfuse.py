@@ -2,7 +2,8 @@
 
 A trace's words are in its generations, in the shape of whatever framework wrote them; each later generation repeats the
 history, so the last is read, with its answer. Where no generation can be read the trace's own input and output are.
-Traces of one `sessionId` are one conversation, joined at the end of the file (or folder) in the order of their times.
+Traces of one `sessionId` are one conversation, joined in the order of their times when the
+source ends; until then at most `connector.MOST_HELD` characters are held.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from functools import partial
 from typing import Any
 
 from sq_core.conversation import Conversation, MessageError, parse_time
-from sq_core.readers.chat import Json, conversation, decoded, item_of, merged, messages_of
-from sq_core.readers.jsonl import LARGEST_LINE, BadRowError, RowError, or_error
+from sq_core.readers.chat import Json, conversation, decoded, item_of, merged, messages_of, texts_of
+from sq_core.readers.connector import Held
+from sq_core.readers.jsonl import BadRowError, RowError, or_error
 
-MOST_SESSIONS = LARGEST_LINE // 64  # messages of sessions held until a file ends
 _MEND = "Export the trace with its observations, inputs and outputs included."
 
 
@@ -34,7 +35,7 @@ class Langfuse:
 
     def __init__(self) -> None:
         self._sessions: dict[str, list[_Seen]] = {}
-        self._held = 0
+        self._held = Held("sessionId")
 
     def conversations_of(self, row: Mapping[str, Any], line: int, filename: str) -> Iterator[Conversation | RowError]:
         """The conversation of a trace without a session; of others nothing yet."""
@@ -45,16 +46,16 @@ class Langfuse:
         if not isinstance(session, str) or not session.strip():
             yield _conversation(items, trace, line, filename, trace.get("id"))
             return
-        self._held += len(items)
-        if self._held > MOST_SESSIONS:
-            raise BadRowError(
-                "sessionId", "the file's sessions hold too many messages at once.", "Split it by session."
-            )
-        seen = _Seen(str(trace.get("timestamp") or ""), filename, line, items, trace)
+        if self._held.full:
+            return
+        self._held.add(*texts_of(items))
+        seen = _Seen(str(trace.get("timestamp") or ""), filename, line, items, _facts(trace))
         self._sessions.setdefault(session, []).append(seen)
 
     def ended(self) -> Iterator[Conversation | RowError]:
         """The sessions, in the order they began in the source."""
+        if self._held.full:
+            return
         for session, traces in self._sessions.items():
             ordered = sorted(traces, key=lambda each: (each.at, each.file, each.line))
             items: list[Json] = []
@@ -67,13 +68,18 @@ class Langfuse:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """A trace of a session as it is held."""
+    """A trace of a session as it is held; `trace` is without its observations."""
 
     at: str
     file: str
     line: int
     items: list[Json]
     trace: Mapping[str, Any]
+
+
+def _facts(trace: Mapping[str, Any]) -> dict[str, Any]:
+    """What a conversation says of the trace that it began with."""
+    return {name: trace.get(name) for name in ("userId", "release", "version", "name", "timestamp")}
 
 
 def _conversation(items: list[Json], trace: Mapping[str, Any], line: int, filename: str, id_: Any) -> Conversation:

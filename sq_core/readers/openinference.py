@@ -9,14 +9,14 @@ all at most `connector.MOST_HELD` characters.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from sq_core.conversation import Conversation, MessageError, parse_time
 from sq_core.nesting import MOST, deeper_than
-from sq_core.readers.chat import MOST_MESSAGES, Json, conversation, decoded, merged, messages_of, text_of
+from sq_core.readers.chat import MOST_MESSAGES, Json, conversation, decoded, merged, messages_of, text_of, texts_of
 from sq_core.readers.connector import Held, id_text
 from sq_core.readers.jsonl import BadRowError, RowError, kind_of, or_error
 from sq_core.readers.openinference_attributes import attributes_of, child, listed, otlp_attributes
@@ -46,15 +46,15 @@ def is_openinference(row: Mapping[str, Any]) -> bool:
         return True
     context = row.get("context")
     if isinstance(context, Mapping) and "trace_id" in context:
-        return "attributes" in row or "span_kind" in row
-    return "context.trace_id" in row
+        return ("attributes" in row or "span_kind" in row) and "messages" not in row
+    return "context.trace_id" in row and "messages" not in row
 
 
 class OpenInference:
     """Joins the spans of one source; `ended` gives the sessions and the traces without one."""
 
     def __init__(self) -> None:
-        self._held = Held()
+        self._held = Held("traceId")
         self._traces: dict[str, _Trace] = {}
 
     def conversations_of(self, row: Mapping[str, Any], line: int, filename: str) -> Iterator[Conversation | RowError]:
@@ -108,9 +108,9 @@ class OpenInference:
             trace.problem = trace.problem or problem
 
     def _keep(self, trace: _Trace, items: list[Json]) -> None:
-        self._held.drop(*_texts(trace.items))
+        self._held.drop(*texts_of(trace.items))
         trace.items = []
-        self._held.add(*_texts(items))
+        self._held.add(*texts_of(items))
         trace.items = items
 
     def ended(self) -> Iterator[Conversation | RowError]:
@@ -178,12 +178,6 @@ def _facts(span: Mapping[str, Any]) -> tuple[str, str, str]:
     began = span.get("startTimeUnixNano") or span.get("start_time")
     time = parse_time(began, "startTimeUnixNano" if "startTimeUnixNano" in span else "start_time")
     return id_, parent, time.isoformat() if time else ""
-
-
-def _texts(items: Iterable[Json]) -> Iterator[str]:
-    for item in items:
-        yield str(item.get("content") or "")
-        yield str(item.get("tool_calls") or "")
 
 
 # ------------------------------------------------------------------------------------------------------------ messages

@@ -54,7 +54,7 @@ class Zendesk:
     """Joins the rows of one source; `ended` gives its tickets."""
 
     def __init__(self) -> None:
-        self._held = Held()
+        self._held = Held("data")
         self._tickets: dict[str, _Ticket] = {}
         self._comments: dict[str, dict[str, Said]] = {}
         self._users: dict[str, str] = {}

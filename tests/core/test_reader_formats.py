@@ -17,7 +17,7 @@ from sq_core.readers import (
     ArtifactText,
     RowError,
     chat,
-    langfuse,
+    connector,
     rasa,
     read_conversations,
     read_policies,
@@ -287,10 +287,12 @@ def test_traces_of_a_session_are_one_conversation_in_the_order_of_their_times() 
 
 
 def test_sessions_are_not_held_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(langfuse, "MOST_SESSIONS", 3)
-    rows = [trace(str(n), [generation([ASK], TELL)], sessionId=f"s{n}") for n in range(3)]
-    found = read(*rows)
-    assert [e.field for e in found if isinstance(e, RowError)] == ["sessionId", "sessionId"]
+    monkeypatch.setattr(connector, "MOST_HELD", 1_200)
+    rows = [trace(str(n), [generation([ASK], TELL)], sessionId=f"s{n % 2}") for n in range(6)]
+    told, alone = read(*rows, trace("d", [generation([ASK], TELL)]))
+    assert isinstance(told, RowError)
+    assert (told.line, told.field) == (5, "sessionId")
+    assert isinstance(alone, Conversation)  # no session might lack a message; what stands alone is given
 
 
 # ---------------------------------------------------------------------------------------------------------- langsmith

@@ -1,14 +1,18 @@
 """Label Studio's chats and Inspect's logs: a file of tasks or samples, each with its conversations."""
 
 import json
+import zipfile
+from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from sq_core.causal.coupling import couple
 from sq_core.causal.trace import trace_of
 from sq_core.conversation import Conversation, user_turns
-from sq_core.readers import RowError, read_conversations
+from sq_core.readers import RowError, inspect_packed, read_conversations
 from sq_core.readers.head import head, recognise, rows_of
 from tests.core.reader_samples import Json, inspect, label_studio
 
@@ -162,3 +166,85 @@ def test_of_a_cut_log_the_first_samples_are_seen() -> None:
     (found,) = read_conversations(lines)
     assert isinstance(found, Conversation)
     assert found.external_id == "run-s-2"
+
+
+# ----------------------------------------------------------------------------------------------------------- packed logs
+def packed(path: Path, entries: dict[str, Any], method: int = zipfile.ZIP_DEFLATED) -> Path:
+    with zipfile.ZipFile(path, "w", method) as archive:
+        for name, value in entries.items():
+            archive.writestr(name, value if isinstance(value, str | bytes) else json.dumps(value))
+    return path
+
+
+HEADER = {"version": 2, "eval": {"run_id": "run", "task": "t", "model": "m-1", "created": "2026-01-01T00:00:00Z"}}
+SAID = {"role": "user", "content": "hi"}
+
+
+@pytest.mark.parametrize("header", ["header.json", "_journal/start.json"])
+def test_samples_of_a_packed_log_are_read_one_by_one(tmp_path: Path, header: str) -> None:
+    entries = {
+        "samples/2_epoch_1.json": sample(SAID, id=2, epoch=1), header: HEADER, "samples/1_epoch_1.json": sample(SAID,
+            id=1, epoch=1),
+        "samples/3_epoch_1.json": "{", "samples/4_epoch_1.json": [1], "samples/5_epoch_1.json": sample({"role": "boss"}),
+        "samples/6_epoch_1.json": b"\xff", "samples/7_epoch_1.json": "[" * 200 + "]" * 200,
+        "../../evil.json": sample(SAID), "summaries.json": [], "samples/sub/8.json": sample(SAID),
+    }  # fmt: skip
+    path = packed(tmp_path / "log.eval", entries)
+    for source in (path, tmp_path):
+        found = list(read_conversations(source))
+        assert [(c.external_id, c.config) for c in found if isinstance(c, Conversation)] == [
+            ("run-1-1", "m-1"), ("run-2-1", "m-1"),
+        ]  # fmt: skip
+        assert [(e.line, e.field) for e in found if isinstance(e, RowError)] == [
+            (3, "samples/3_epoch_1.json"), (4, "samples/4_epoch_1.json"), (5, "samples/5_epoch_1.json.messages[0].role"),
+            (6, "samples/6_epoch_1.json"), (7, "samples/7_epoch_1.json"),
+        ]  # fmt: skip
+
+
+def test_what_an_archive_unpacks_to_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inspect_packed, "LARGEST_LINE", 5_000)
+    monkeypatch.setattr(inspect_packed, "MOST_BYTES", 6_000)
+    long = sample({**SAID, "content": "x" * 2_500})
+    bomb = " " * 100_000 + "{}"
+    path = packed(
+        tmp_path / "log.eval", {"samples/0.json": bomb, **{f"samples/{n}.json": {**long, "id": n} for n in (1, 2, 3)}}
+    )
+    found = list(read_conversations(path))
+    assert [c.scenario for c in found if isinstance(c, Conversation)] == ["1", "2"]
+    assert [(e.line, "unpacks to more than" in e.message) for e in found if isinstance(e, RowError)] == [
+        (1, True),
+        (4, True),
+    ]
+    monkeypatch.setattr(inspect_packed, "MOST_SAMPLES", 2)
+    assert [e.field for e in read_conversations(path) if isinstance(e, RowError)] == ["samples"]
+
+
+@pytest.mark.parametrize("spoil", [b"", b"PK\x03\x04", b"no archive at all", None])
+def test_damaged_archives_are_one_error(tmp_path: Path, spoil: bytes | None) -> None:
+    path = packed(tmp_path / "log.eval", {"header.json": HEADER, "samples/1.json": sample(SAID)}, zipfile.ZIP_STORED)
+    whole = path.read_bytes()
+    path.write_bytes(whole.replace(b'"role"', b'"rule"') if spoil is None else spoil)  # a checksum that does not hold
+    (found,) = read_conversations(path)
+    assert isinstance(found, RowError)
+    assert "inspect log convert" in found.mend
+    path.write_bytes(whole.replace(b'"run_id"', b'"ran_id"'))
+    assert [e.field for e in read_conversations(path) if isinstance(e, RowError)] == ["header.json"]
+    packed(path, {"header.json": HEADER})
+    assert [e.field for e in read_conversations(path) if isinstance(e, RowError)] == ["samples"]
+
+
+def test_a_packed_log_is_no_stream() -> None:
+    (found,) = read_conversations(b"PK", filename="log.eval")
+    assert isinstance(found, RowError)
+    assert "path" in found.message
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(at=st.integers(0, 400), byte=st.integers(0, 255))
+def test_no_byte_of_an_archive_stops_the_reader(tmp_path: Path, at: int, byte: int) -> None:
+    path = packed(tmp_path / "log.eval", {"header.json": HEADER, "samples/1.json": sample(SAID)})
+    data = bytearray(path.read_bytes())
+    data[at % len(data)] = byte
+    path.write_bytes(bytes(data))
+    for found in read_conversations(path):
+        assert isinstance(found, Conversation) or (found.message and found.mend)
