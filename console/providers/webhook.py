@@ -77,7 +77,7 @@ def parsed(address: str) -> SplitResult:
     literal = _literal(parts.hostname)
     if literal is not None:
         check(literal)
-    loopback = parts.hostname == "localhost" or (literal is not None and literal.is_loopback)
+    loopback = literal is not None and literal.is_loopback
     if parts.scheme == "http" and not (loopback or settings.WEBHOOK_HTTP):
         raise Refused(
             "It is http, which anybody on the way can read. Use https, or have the server's WEBHOOK_HTTP set."
@@ -87,6 +87,8 @@ def parsed(address: str) -> SplitResult:
 
 def _literal(host: str) -> Address | None:
     """The address that the host is written as, in any of the forms that a resolver takes (2130706433, 0177.1, 0x7f.1)."""
+    if host.rstrip(".") == "localhost" or host.rstrip(".").endswith(".localhost"):
+        return ipaddress.IPv4Address("127.0.0.1")
     try:
         return ipaddress.ip_address(host.partition("%")[0])
     except ValueError:

@@ -186,6 +186,29 @@ def test_a_pin_that_breaks_is_told_with_its_version(world: World, monkeypatch: p
     assert pin.text not in json.dumps(body)
 
 
+def test_a_refit_and_going_back_as_a_whole_look_at_pins_where_somebody_wants_to_know(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hook(world, outbox.PIN_BROKEN)
+    curate.apply(world.cancel, [Step("pin", state=world.state("talk-5", 0).pk)], by=world.by, base_version=1)
+    promote(world)
+    pins = Pin.objects.current().filter(artifact=world.cancel)
+    passed = fit.active_version(world.cancel)
+    assert passed is not None
+    monkeypatch.setattr(
+        impact, "pin_passes", lambda _pin, _ground, classifier, _cutoff: classifier.weight_hash == passed.weight_hash
+    )
+    releases.rollback_all(fit.fresh_inventory(world.inventory.pk), passed.from_release - 1, by=world.by, reason="wrong")
+    assert [body["data"]["pins"] for body in bodies()] == [[pins.get().public_id]]
+    back = fit.active_version(world.cancel)
+    assert back is not None
+    passed = back
+    exemplar = world.exemplar(world.cancel, make.ANTI_SIGNALS["cancel-order"][0])
+    type(exemplar).objects.filter(pk=exemplar.pk).update(text="something else entirely", text_digest="0" * 64)
+    refitting.refit(world.inventory, by=SYSTEM, artifacts=[world.cancel])
+    assert [body["data"]["version"] for body in bodies()] == [back.number, back.number + 1]
+
+
 def test_a_draft_goes_live(world: World) -> None:
     world.inventory.go_live = "after_review"
     world.inventory.save(update_fields=["go_live"])

@@ -140,7 +140,7 @@ def test_its_page_lists_deliveries_and_sends_one_again(
         page = text(admin.get(address))
     for words in (
         "given up",
-        ">15<",
+        ">15",
         "503",
         "&lt;script&gt;alert(1)",
         delivery.public_id,
