@@ -23,7 +23,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
 
 WARM = 7
 TABS = ("", "map", "map-points", "exemplars", "versions", "neighbours", "metrics", "history")
-SETTINGS = ("general", "members", "tokens", "webhooks", "retention", "models", "migrations")
+SETTINGS = ("general", "members", "tokens", "redaction", "webhooks", "retention", "models", "migrations")
 MOST_MS, MOST_QUERIES, MOST_RATIO = 150.0, 12, 1.5
 
 

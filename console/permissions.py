@@ -36,6 +36,7 @@ class Request(HttpRequest):
     runs_at_work: int
     request_id: str
     claim: Claim | None
+    in_clear: bool  # this page's own conversation is revealed to who reads it (`views.reveal`)
 
 
 def role_of(user: Any, inventory: Inventory) -> Role | None:

@@ -1,10 +1,11 @@
 """What calls answer, in the order of the routers."""
 
 from datetime import datetime
-from typing import Any
+from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, model_validator
 
+from console.api.said import Said, SaidDict, SaidDicts, SaidJson, SaidNamed, named
 from console.api.schemas import Answer
 
 
@@ -50,7 +51,7 @@ class TurnAnswer(Answer):
 
 class ExemplarAnswer(Answer):
     id: str
-    text: str
+    text: Said
     polarity: str
     source: str
     status: str
@@ -95,7 +96,7 @@ class ExemplarApplied(AppliedAnswer):
 
 
 class FlipAnswer(TurnAnswer):
-    text: str
+    text: Said
     needed: bool | None
     margin_before: float | None
     margin_after: float
@@ -114,20 +115,20 @@ class ImpactAnswer(Answer):
     counts: dict[str, int]
     recall: RateAnswer
     precision: RateAnswer
-    pins: list[dict[str, Any]]
+    pins: SaidDicts
     others_unchanged: bool
     others: list[str]
-    warnings: list[str]
+    warnings: list[Said]
     cured: bool | None
     offset: dict[str, Any]
     largest_weight_change: float | None
     fit_ms: float
-    look_alike: dict[str, Any] | None
+    look_alike: SaidNamed | None
 
 
 class PinAnswer(Answer):
     id: str
-    text: str
+    text: Said
     turn: TurnAnswer | None
     exemplar: str | None
     bound: float
@@ -165,7 +166,7 @@ class VersionAnswer(Answer):
 
 
 class VersionWhole(VersionAnswer):
-    exemplars: list[dict[str, Any]]
+    exemplars: SaidDicts
 
 
 class FiguresAnswer(Answer):
@@ -174,17 +175,17 @@ class FiguresAnswer(Answer):
 
 
 class EditedAnswer(Answer):
-    before: dict[str, Any]
-    after: dict[str, Any]
+    before: SaidNamed
+    after: SaidNamed
 
 
 class VersionDiffAnswer(Answer):
     a: int
     b: int
-    added: list[dict[str, Any]]
-    removed: list[dict[str, Any]]
+    added: SaidDicts
+    removed: SaidDicts
     edited: list[EditedAnswer]
-    moved: list[dict[str, Any]]
+    moved: SaidDicts
     erased: int
     same: int
     cosine: float | None = Field(description="Between the two weight vectors.")
@@ -209,8 +210,8 @@ class ChangeAnswer(Answer):
     action: str
     object_type: str
     object_id: str
-    before: Any
-    after: Any
+    before: SaidJson
+    after: SaidJson
     actor: str
     reason: str
     at: datetime
@@ -259,7 +260,7 @@ class TextChangeAnswer(Answer):
 class PinChangeAnswer(Answer):
     artifact: str
     pin: str
-    text: str
+    text: Said
     added: bool = Field(description="False: b no longer has it.")
 
 
@@ -339,14 +340,14 @@ class ReportAnswer(Answer):
     duplicates: int
     rejected: int
     replaced_characters: int
-    errors: list[dict[str, Any]]
+    errors: SaidDicts
 
 
 class ConversationAnswer(Answer):
     id: str
     public_id: str
     scenario: str
-    customer: str
+    customer: Said
     config: str
     channel: str
     started_at: datetime | None
@@ -360,9 +361,9 @@ class ConversationAnswer(Answer):
 class MessageAnswer(Answer):
     index: int
     role: str
-    content: str
+    content: Said
     at: datetime | None
-    tool_calls: list[dict[str, Any]]
+    tool_calls: SaidDicts
     call_id: str | None
     requestor: str | None
     visible_to_agent: bool
@@ -374,11 +375,11 @@ class ConversationWhole(Answer):
     id: str
     public_id: str
     scenario: str
-    customer: str
+    customer: Said
     config: str
     channel: str
     started_at: datetime | None
-    metadata: dict[str, Any]
+    metadata: SaidDict
     user_turns: int
     addresses_judge: bool
     replaced_characters: int
@@ -390,6 +391,12 @@ class WhyAnswer(BaseModel):
     """Margin, cut-off, reason, views, per-exemplar terms and their sum, judgements and people's, version, as_of."""
 
     model_config = ConfigDict(extra="allow")
+    said: ClassVar[bool] = True
+
+    @model_validator(mode="before")
+    @classmethod
+    def hide(cls, value: Any, info: ValidationInfo) -> Any:
+        return named(value, info)
 
 
 class JudgementAnswer(Answer):
@@ -404,7 +411,7 @@ class JudgementAnswer(Answer):
     prompt_version: str
     repeat: int
     score: int
-    reason: str
+    reason: Said
     visible_upto: int
     prefix_digest: str
     digest_computed: bool
@@ -420,8 +427,8 @@ class AuditAnswer(Answer):
     object_type: str
     object_id: str
     label: str
-    before: Any
-    after: Any
+    before: SaidJson
+    after: SaidJson
     reason: str
     request_id: str
     release: int | None
@@ -462,5 +469,5 @@ class RunAnswer(Answer):
 
 class RunWhole(RunAnswer):
     plan: dict[str, Any] = Field(description="scope, params, model: as they were at creation.")
-    gaps: list[dict[str, Any]] = Field(description="What failed: code, n, a few items with their messages.")
-    result: dict[str, Any] | None
+    gaps: SaidDicts = Field(description="What failed: code, n, a few items with their messages.")
+    result: SaidNamed | None

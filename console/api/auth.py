@@ -48,6 +48,7 @@ class ApiRequest(HttpRequest):
     caller: Caller
     inventory: Inventory
     claim: Claim | None
+    in_clear: bool  # answered without hiding anything (`api.said`)
 
 
 class BearerToken(HttpBearer):

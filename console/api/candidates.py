@@ -9,6 +9,7 @@ from console.api.auth import ApiRequest
 from console.api.exemplars import shape as exemplar_rows
 from console.api.idempotency import answered_by
 from console.api.routes import Family
+from console.api.said import Said
 from console.api.schemas import (
     PAGE,
     After,
@@ -45,7 +46,7 @@ MOST = 500  # decisions in one call
 class NearAnswer(Answer):
     exemplar: str
     polarity: str
-    text: str
+    text: Said
     cosine: float
     used: bool = Field(description="False: it is only suggested itself.")
 

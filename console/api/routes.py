@@ -1,14 +1,17 @@
 """A router whose every route names its role, its operation id and all its answers."""
 
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 from django.urls import register_converter
 from django.urls.converters import StringConverter
 from ninja import Router
 
-from console.api.auth import BearerToken
+from console.api import said
+from console.api.auth import ApiRequest, BearerToken
 from console.api.idempotency import PARAMETER
+from console.api.said import asked_clear, says
 from console.api.schemas import Problem
 from console.models import Role
 
@@ -24,6 +27,17 @@ class Whole(StringConverter):
 
 
 register_converter(Whole, "whole")
+
+
+def _saying(view: V, name: str) -> V:
+    """The call, after it was asked whether its texts are to be in the clear."""
+
+    @wraps(view)
+    def inner(request: ApiRequest, /, *args: Any, **kwargs: Any) -> Any:
+        asked_clear(request, name)
+        return view(request, *args, **kwargs)
+
+    return cast("V", inner)
 
 
 class Family(Router):
@@ -55,6 +69,10 @@ class Family(Router):
             if getattr(view, "idempotent", False):
                 more["parameters"] = [PARAMETER]
                 codes.add(409)
+            if says(answer):
+                more["parameters"] = [*more.get("parameters", ()), said.PARAMETER]
+                codes.add(403)
+                view = _saying(view, name)
             return self.api_operation(
                 [method],
                 path,

@@ -13,6 +13,7 @@ from console.models import AuditEvent, Inventory, Run
 from console.presenters import changes, labels
 from console.presenters.names import policy_names
 from console.services.audit_read import OF_A_POLICY, run_of
+from console.services.redaction import masked_json
 
 NONE = "–"
 OF_A_CHANGE = {*OF_A_POLICY, "operating_point", "release"}  # rows that a change wrote
@@ -62,17 +63,18 @@ def _row(inventory: Inventory, event: AuditEvent, names: Mapping[str, str], runs
         first, _dot, second = event.action.partition(".")
         what = labels.action(second or first, first, technical=technical)
     run = run_of(event)
+    sides = [masked_json(inventory, side) for side in (event.before, event.after)]
     return Row(
         event=event,
         what=what,
-        items=[] if detail or quote else _items(event.before, event.after, technical=technical),
+        items=[] if detail or quote else _items(*sides, technical=technical),
         detail=detail,
         quote=quote,
         name=names.get(event.label, event.label) if event.object_type in OF_A_POLICY else event.label,
         url=_url(inventory, event, names, runs),
         run=run if run in runs else "",
-        before=_whole(event.before),
-        after=_whole(event.after),
+        before=_whole(sides[0]),
+        after=_whole(sides[1]),
     )
 
 

@@ -4,7 +4,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from django.utils.functional import Promise
-from django.utils.text import Truncator
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
@@ -123,13 +122,14 @@ def _by_disagreement(rows: list[Policy]) -> list[Group]:
 
 @dataclass(frozen=True)
 class Line:
-    """A message of the transcript. ``shown`` is its beginning where the whole is folded away (``folded`` characters)."""
+    """A message of the transcript. Of a long one the page shows ``cut`` characters (0: all), ``folded`` is its length."""
 
     message: Message
     side: str  # user, agent, tool, system
     who: str
     turn: Turn | None
     shown: str
+    cut: int
     folded: int
     chips: list[Outcome]
     more: list[Outcome]
@@ -162,7 +162,8 @@ def transcript(talk: Talk, *, full: set[int], chosen: str = "") -> list[Line]:
                 side=SIDE.get(message.role, "system"),
                 who=str(WHO.get(message.role, message.role)),
                 turn=turn,
-                shown=Truncator(text[:HEAD]).chars(HEAD, truncate="") + "…" if folded else text,
+                shown=text,
+                cut=HEAD + 1 if folded else 0,
                 folded=folded,
                 chips=[o for o in started if o in first],
                 more=rest[:CHIPS_FOLDED],

@@ -224,7 +224,7 @@ def _artifact(record: Any) -> list[Cell]:
         Cell(_("Id"), record.key, "mono"),
         Cell(_("Kind"), record.kind),
         Cell(_("Name"), record.name),
-        Cell(_("Text"), _clip(record.text), "quote"),
+        Cell(_("Text"), record.text, "quote"),
     ]
 
 
@@ -232,7 +232,7 @@ def _exemplar(record: Any) -> list[Cell]:
     return [
         Cell(_("Policy"), record.artifact, "mono"),
         Cell(_("Side"), labels.term(str(record.polarity.value))),
-        Cell(_("Text"), _clip(record.text), "quote"),
+        Cell(_("Text"), record.text, "quote"),
     ]
 
 
@@ -244,7 +244,7 @@ def _conversation(record: Any) -> list[Cell]:
         Cell(_("Start"), f"{record.started_at:%Y-%m-%d %H:%M}" if record.started_at else "–", "nowrap wide"),
         Cell(_("Messages"), figure(len(record.messages)), "num"),
         Cell(_("By the customer"), figure(len(turns)), "num wide"),
-        Cell(_("Customer's first message"), _clip(first) or _("The customer says nothing in it."), "quote"),
+        Cell(_("Customer's first message"), first or _("The customer says nothing in it."), "quote"),
     ]
 
 

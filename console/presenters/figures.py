@@ -13,7 +13,9 @@ from typing import Any
 
 from django.utils.translation import gettext as _
 
+from console.models import Inventory
 from console.presenters import labels
+from console.services.redaction import masked
 from console.services.workbench_map import KINDS, Map, Point
 from sq_core.projection import Strip
 
@@ -64,7 +66,14 @@ def name_of(kind: str, *, technical: bool) -> str:
     return labels.term(NAMES[kind], technical=technical)
 
 
-def map_figure(points: Sequence[Point], *, cutoff: float, preview: float | None, technical: bool) -> dict[str, Any]:
+def map_figure(
+    points: Sequence[Point],
+    *,
+    cutoff: float,
+    preview: float | None,
+    technical: bool,
+    inventory: Inventory | None = None,
+) -> dict[str, Any]:
     """The scatter of one classifier's space. ``preview`` is another cut-off, drawn as a second line."""
     go = graph_objects()
     groups: dict[str, list[Point]] = {kind: [] for kind in KINDS}
@@ -78,7 +87,10 @@ def map_figure(points: Sequence[Point], *, cutoff: float, preview: float | None,
             x=[round(p.x, 6) for p in groups[kind]],
             y=[round(p.y, 6) for p in groups[kind]],
             ids=[p.id for p in groups[kind]],
-            customdata=[[p.id, hover(p.text), f"{p.margin:+.2f}".replace("-", "−")] for p in groups[kind]],
+            customdata=[
+                [p.id, hover(masked(inventory, p.text, 240)), f"{p.margin:+.2f}".replace("-", "−")]
+                for p in groups[kind]
+            ],
             hovertemplate="%{customdata[1]}<br>%{customdata[2]}<extra></extra>",  # bold would need an inline style
             marker={"symbol": SYMBOLS[kind], "size": SIZES[kind], "line": {"width": 1}},
             unselected={"marker": {"opacity": 0.15}},
@@ -206,7 +218,9 @@ def map_json(drawn: Map, *, preview: float | None, technical: bool) -> dict[str,
     points = drawn.points()
     other = None if preview is None else drawn.recount(preview).cutoff
     return {
-        "map": map_figure(points, cutoff=drawn.cutoff, preview=other, technical=technical),
+        "map": map_figure(
+            points, cutoff=drawn.cutoff, preview=other, technical=technical, inventory=drawn.ground.inventory
+        ),
         "strip": strip_figure(drawn.strip(), cutoff=drawn.cutoff, preview=other, technical=technical),
         "points": len(points),
     }

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from console.models import Inventory
 from console.presenters import labels
 from console.presenters.figures import (
     COLOURS,
@@ -15,12 +16,13 @@ from console.presenters.figures import (
     title_of,
 )
 from console.presenters.figures_evaluation import LEGEND
+from console.services.redaction import masked
 from console.services.workbench_beside import Space
 
 ORDER = ("anti_signal", "signal", "unjudged", "irrelevant", "relevant")
 
 
-def space_figure(space: Space, *, technical: bool) -> dict[str, Any]:
+def space_figure(space: Space, *, technical: bool, inventory: Inventory | None = None) -> dict[str, Any]:
     go = graph_objects()
     traces = []
     for kind in ORDER:
@@ -35,7 +37,7 @@ def space_figure(space: Space, *, technical: bool) -> dict[str, Any]:
                     name=name if here else f"{name} ({len(dots)})", meta={"colour": "--accent" if here else COLOURS[kind]},
                     mode="markers+text" if here else "markers", x=[round(d.x, 5) for d in dots], y=[round(d.y, 5) for d in dots],
                     text=[str(d.user_turn + 1) if d.user_turn is not None else "" for d in dots], textposition="top center",
-                    textfont={"size": 12}, customdata=[hover(d.text) for d in dots],
+                    textfont={"size": 12}, customdata=[hover(masked(inventory, d.text, 240)) for d in dots],
                     hovertemplate="%{customdata}<br>%{x:+.2f}<extra></extra>",
                     marker={"symbol": symbol, "size": 18 if here else SIZES[kind], "line": {"width": 1}},
                 )

@@ -162,11 +162,11 @@ class Sample:
     @property
     def raw(self) -> str:
         """The newest reply that could not be used, as it came."""
-        return next((t.raw for t in reversed(self.tries) if t.raw), "")[:RAW_SHOWN]
+        return next((t.raw for t in reversed(self.tries) if t.raw), "")
 
     @property
     def result(self) -> str:
-        return plain(self.item.result)[:200] if self.item.result else ""
+        return plain(self.item.result) if self.item.result else ""
 
     @property
     def cut(self) -> bool:

@@ -7,8 +7,10 @@ from datetime import UTC, datetime
 from django.core.serializers.json import DjangoJSONEncoder
 from django.utils.translation import gettext as _
 
+from console.models import Inventory
 from console.presenters import labels
 from console.presenters.conversations import term_of
+from console.services.redaction import SAID, masked, masked_json
 from console.services.why import Prior, TermRow, ViewRow, Why
 from console.services.why_record import Span
 from console.templatetags.console import signed
@@ -179,12 +181,25 @@ def prior_text(prior: Prior) -> str:
 
 
 # -------------------------------------------------------------------------------------------------------------- for a ticket
-def to_json(why: Why) -> str:
-    """The API's answer, as a file."""
-    return json.dumps(why.to_json(), ensure_ascii=False, indent=2, cls=DjangoJSONEncoder, allow_nan=False)
+def to_json(why: Why, inventory: Inventory | None = None) -> str:
+    """The API's answer, as a file; what ``inventory`` hides is hidden."""
+    return json.dumps(
+        masked_json(inventory, why.to_json(), SAID),
+        ensure_ascii=False,
+        indent=2,
+        cls=DjangoJSONEncoder,
+        allow_nan=False,
+    )
 
 
-def to_text(why: Why, *, name: str, span: Span | None = None, names: dict[str, str] | None = None) -> str:
+def to_text(
+    why: Why,
+    *,
+    name: str,
+    span: Span | None = None,
+    names: dict[str, str] | None = None,
+    inventory: Inventory | None = None,
+) -> str:
     """Everything on the page as plain text; numbers to the last bit where an auditor adds them up."""
     lines = [
         f"{name} ({why.artifact})",
@@ -204,7 +219,9 @@ def to_text(why: Why, *, name: str, span: Span | None = None, names: dict[str, s
         lines.append("")
     if why.terms:
         lines.append(_("What made it so (alpha x similarity, exact):"))
-        lines += [f"  {row.value!r}  {side_name(row)} {row.exemplar}: {_one_line(row.text)}" for row in why.terms]
+        lines += [
+            f"  {row.value!r}  {side_name(row)} {row.exemplar}: {_one_line(inventory, row.text)}" for row in why.terms
+        ]
         lines += [
             f"  {why.bias!r}  b",
             f"= {why.total!r}  ({_('stored')} {why.margin!r}, {_('difference')} {why.residual!r})",
@@ -216,12 +233,12 @@ def to_text(why: Why, *, name: str, span: Span | None = None, names: dict[str, s
         lines += [prior_line(why.prior, why.margin), prior_text(why.prior), ""]
     for witness in why.witnesses:
         who = f"{witness.judge} ({witness.kind}, {witness.rubric}, {witness.prompt_version})"
-        lines.append(f"{who}: {witness.score}/5 {_one_line(witness.reason)}".rstrip())
+        lines.append(f"{who}: {witness.score}/5 {_one_line(inventory, witness.reason)}".rstrip())
     lines += ["", _("theta %(t)s, own shift %(o)s, encoder %(e)s, release %(r)s") % {
         "t": why.theta, "o": why.offset, "e": why.encoder, "r": why.release,
     }]  # fmt: skip
     return "\n".join(lines) + "\n"
 
 
-def _one_line(text: str) -> str:
-    return " ".join(text.split())[:300]
+def _one_line(inventory: Inventory | None, text: str) -> str:
+    return " ".join(masked(inventory, text).split())[:300]

@@ -15,6 +15,7 @@ from console.services.actor import RUN_REQUEST
 from console.services.csv_lines import csv_lines
 from console.services.errors import NotFound
 from console.services.filters import Asked, Field, parse
+from console.services.redaction import masked_json
 
 PAGE = 50
 PUBLIC_ID = re.compile(r"[2-9a-z]{12}")
@@ -127,14 +128,15 @@ def lines(inventory: Inventory, wanted: Asked, form: str) -> Iterator[bytes]:
     """All rows of the filter, newest first. Raises NotFound for a form that there is not."""
     if form not in FORMS:
         raise NotFound(f"The audit is not written as {form[:20]!r}.", field="form")
-    rows = (_record(event) for event in events(inventory, wanted).iterator(2_000))
+    rows = (_record(inventory, event) for event in events(inventory, wanted).iterator(2_000))
     if form == "jsonl":
         return (json.dumps(row, ensure_ascii=False).encode() + b"\n" for row in rows)
     return (line.encode() for line in csv_lines(COLUMNS, (_cells(row) for row in rows)))
 
 
-def _record(event: AuditEvent) -> dict[str, Any]:
+def _record(inventory: Inventory, event: AuditEvent) -> dict[str, Any]:
     values = {name: getattr(event, name) for name in COLUMNS if name != "run"}
+    values |= {side: masked_json(inventory, values[side]) for side in ("before", "after")}
     return values | {"at": event.at.astimezone(UTC).isoformat(), "run": run_of(event)}
 
 

@@ -27,6 +27,7 @@ from console.models import (
 from console.services import artifacts, curate, embed, fit, inventories, log_figures, refitting, runtime, score, table
 from console.services.actor import SYSTEM, Actor
 from console.services.plan import Step
+from console.services.redaction import rules_of
 from console.services.table_sample import page_table
 from sq_core import bundle as core
 from sq_core import embedding
@@ -34,6 +35,7 @@ from sq_core.artifact_text import artifact_text
 from sq_core.classifier import Classifier
 from sq_core.embedding import vector_key
 from sq_core.fitting import fit_classifier
+from sq_core.redaction import Rules, find_spans
 
 NEIGHBOURS, LOOK_ALIKES = 5, 4
 INDISTINCT = 0.9
@@ -216,21 +218,28 @@ def neighbours(inventory: Inventory, written: Written) -> tuple[Neighbour, ...]:
             key=others[n].artifact.key,
             name=others[n].name,
             cosine=float(cosines[n]),
-            look_alikes=_look_alikes(others[n].artifact, about, taken, encoder, centre),
+            look_alikes=_look_alikes(others[n].artifact, about, taken, encoder, centre, rules_of(inventory)),
         )
         for n in nearest
     )
 
 
 def _look_alikes(
-    artifact: Artifact, about: NDArray[np.float64], taken: set[str], encoder: Any, centre: embedding.Centre
+    artifact: Artifact,
+    about: NDArray[np.float64],
+    taken: set[str],
+    encoder: Any,
+    centre: embedding.Centre,
+    rules: Rules | None,
 ) -> tuple[str, ...]:
     """The show examples of a neighbour that are most like what is written here: the hard don't-show examples.
 
-    Of those that have a vector: a neighbour that was just imported does not keep anybody waiting.
+    Of those that have a vector: a neighbour that was just imported does not keep anybody waiting. None that holds
+    something hidden: the form carries its text.
     """
     found = Exemplar.objects.filter(artifact=artifact, polarity=Polarity.SIGNAL, status=ExemplarStatus.PROMOTED)
     texts = [text for text in found.order_by("pk").values_list("text", flat=True) if text not in taken]
+    texts = [text for text in texts if rules is None or not find_spans(text, rules)]
     known = embed.stored(sorted({vector_key(encoder.id, text) for text in texts}))
     texts = [text for text in texts if vector_key(encoder.id, text) in known]
     if not texts:

@@ -197,7 +197,7 @@ def rows_of(here: Here, conversations: Sequence[Conversation], q: str = "") -> l
     vectors = vectors_of(here, conversations)
     said = _said(here.inventory, conversations)
     live = _live_selected([c.pk for c in conversations])
-    hits = search.hits(conversations, q) if q else {}
+    hits = search.hits(here.inventory, conversations, q) if q else {}
     result = []
     for c in conversations:
         mine, recorded = vectors.get(c.pk), live.get(c.pk)

@@ -32,6 +32,7 @@ from console.services.embed import to_message
 from console.services.errors import NotFound
 from console.services.export_columns import COLUMNS, KINDS
 from console.services.parquet import parquet_pieces
+from console.services.redaction import SAID, masked, masked_json, rules_of
 from console.services.releases import get_release
 from sq_core import conversation as log
 
@@ -51,10 +52,23 @@ class Source:
     keys: tuple[str, ...] | None = None  # policies and examples of these alone
     conversations: tuple[int, ...] | None = None  # conversations and judgements of these rows alone
     asked: Mapping[str, Any] = field(default_factory=dict)  # the filter, for the audit
+    clear: bool = False  # what the inventory hides from people is written as it is
 
     @property
     def newest(self) -> bool:
         return self.release == self.inventory.release
+
+    @property
+    def masked(self) -> bool:
+        """Whether texts of conversations are written with parts hidden."""
+        return not self.clear and rules_of(self.inventory) is not None
+
+    def said(self, text: str) -> str:
+        return masked(self.inventory, text) if self.masked else text
+
+    def told(self) -> Json:
+        """What the object ``exported`` of a masked row has besides."""
+        return {"redacted": True} if self.masked else {}
 
 
 def source(
@@ -64,6 +78,7 @@ def source(
     keys: Iterable[str] | None = None,
     conversations: QuerySet[Conversation] | None = None,
     asked: Mapping[str, Any] | None = None,
+    clear: bool = False,
 ) -> Source:
     """``keys`` and ``conversations`` narrow it to what a filter (``asked``) matches now. Raises NotFound for a release that
     there is not.
@@ -83,6 +98,7 @@ def source(
         keys=None if keys is None else tuple(keys),
         conversations=rows,
         asked=dict(asked or {}),
+        clear=clear,
     )
 
 
@@ -102,14 +118,17 @@ def _line(row: Json) -> bytes:
 
 
 def file_name(found: Source, kind: str, form: str) -> str:
-    return f"{found.inventory.slug}-{kind}-r{found.release}.{form}"
+    hidden = "-redacted" if found.masked and kind != "policies" else ""
+    return f"{found.inventory.slug}-{kind}-r{found.release}{hidden}.{form}"
 
 
 def note(found: Source, kind: str, form: str, *, by: Actor) -> None:
-    """Who took what out, and when."""
+    """Who took what out, and when; whether in the clear, where people see it masked."""
+    hidden = {"redacted": found.masked} if rules_of(found.inventory) is not None else {}
     audit.record(
         by=by, inventory=found.inventory.slug, action="data.export", object_type="inventory",
-        object_id=found.inventory.slug, label=kind, after={"kind": kind, "format": form, **found.asked}, release=found.release,
+        object_id=found.inventory.slug, label=kind, after={"kind": kind, "format": form, **hidden, **found.asked},
+        release=found.release,
     )  # fmt: skip
 
 
@@ -202,17 +221,22 @@ def _exemplar_rows(found: Source) -> Iterator[Json]:
     for row in _in_use(found).iterator(chunk_size=500):
         origin = row.origin and {"conversation": row.origin.conversation.external_id, "user_turn": row.origin.user_turn}
         about = {"release": found.release, "exemplar": row.public_id, "version": fitted.get(row.pk), "origin": origin}
-        given: Json = {"artifact": row.artifact.key, "polarity": row.polarity, "text": row.text, "source": row.source}
+        given: Json = {
+            "artifact": row.artifact.key,
+            "polarity": row.polarity,
+            "text": found.said(row.text),
+            "source": row.source,
+        }
         facts = {"origin": origin, "mining_rule": row.mining_rule or None, "label_horizon": row.label_horizon}
         given |= {name: value for name, value in facts.items() if value is not None}
-        yield given | {"exported": {"inventory": found.inventory.slug, **about}}
+        yield given | {"exported": {"inventory": found.inventory.slug, **about, **found.told()}}
 
 
 def _exemplar_cells(found: Source) -> Iterator[Json]:
     fitted = _fitted(found)
     for row in (_all_exemplars(found) if found.newest else _in_use(found)).iterator(chunk_size=500):
         yield {
-            "artifact": row.artifact.key, "polarity": row.polarity, "text": row.text, "source": row.source,
+            "artifact": row.artifact.key, "polarity": row.polarity, "text": found.said(row.text), "source": row.source,
             "status": row.status, "conversation": row.origin.conversation.external_id if row.origin else None,
             "user_turn": row.origin.user_turn if row.origin else None, "mining_rule": row.mining_rule or None,
             "label_horizon": row.label_horizon, "decided_at": _time(row.decided_at), "exemplar": row.public_id,
@@ -276,36 +300,41 @@ def message_json(message: log.Message) -> Json:
 
 
 def _conversation_rows(found: Source) -> Iterator[Json]:
+    inventory = found.inventory if found.masked else None
     for batch in _pieces(found):
         for row, messages in _messages(batch):
             given: Json = {"id": row.external_id, "scenario": row.scenario}
             given |= {name: value for name in ("customer", "config", "channel") if (value := getattr(row, name))}
+            if found.masked and row.customer:
+                given["customer"] = found.said(row.customer)
             if row.started_at:
                 given["started_at"] = _time(row.started_at)
             if row.metadata:
-                given["metadata"] = row.metadata
+                given["metadata"] = masked_json(inventory, row.metadata)
             about = {"inventory": found.inventory.slug, "release": found.release, "conversation": row.public_id}
-            about |= {"digest": row.digest, "addresses_judge": row.addresses_judge}
-            yield given | {"messages": [message_json(message) for message in messages], "exported": about}
+            about |= {"digest": row.digest, "addresses_judge": row.addresses_judge, **found.told()}
+            said = [masked_json(inventory, message_json(message), SAID) for message in messages]
+            yield given | {"messages": said, "exported": about}
 
 
 def _conversation_cells(found: Source) -> Iterator[Json]:
+    inventory = found.inventory if found.masked else None
     for batch in _pieces(found):
         states = QueryState.objects.filter(conversation__in=batch)
         turns = {(s.conversation_id, s.message_index): s for s in states}
         for row, messages in _messages(batch):
             about = {
-                "conversation": row.external_id, "scenario": row.scenario, "customer": row.customer,
+                "conversation": row.external_id, "scenario": row.scenario, "customer": found.said(row.customer),
                 "config": row.config, "channel": row.channel, "started_at": _time(row.started_at),
-                "metadata": json.dumps(row.metadata, ensure_ascii=False) if row.metadata else None,
+                "metadata": json.dumps(masked_json(inventory, row.metadata), ensure_ascii=False) if row.metadata else None,
                 "release": found.release,
             }  # fmt: skip
             for message in messages:
                 state = turns.get((row.pk, message.index))
-                calls = message_json(message).get("tool_calls")
+                calls = masked_json(inventory, message_json(message).get("tool_calls"), SAID)
                 yield about | {
                     "message": message.index, "user_turn": state.user_turn if state else None, "role": message.role,
-                    "content": message.content, "at": _time(message.at),
+                    "content": found.said(message.content), "at": _time(message.at),
                     "tool_calls": json.dumps(calls, ensure_ascii=False) if calls else None, "call_id": message.call_id,
                     "requestor": message.requestor, "visible_to_agent": message.visible_to_agent,
                     "prefix_digest": state.prefix_digest if state else None,
@@ -366,7 +395,7 @@ def _judgement_row(found: Source, group: Sequence[Judgement]) -> Json:
     if not first.digest_computed:
         given["prefix_digest"] = first.prefix_digest
     if reasons := {key: row.reason for key, row in newest.items() if row.reason.strip()}:
-        given["reasons"] = reasons
+        given["reasons"] = {key: found.said(text) for key, text in reasons.items()}
     if first.chosen:
         given["chosen"] = True
     revisions = {key: row.artifact_text.number for key, row in newest.items()}
@@ -387,7 +416,7 @@ def _judgement_cells(found: Source) -> Iterator[Json]:
                 "artifact": row.artifact_text.artifact.key, "score": row.score, "judge": row.judge.name,
                 "kind": row.judge.kind, "rubric": row.judge.rubric, "pass_mark": row.judge.pass_mark,
                 "prompt_version": row.prompt_version, "repeat": row.repeat, "chosen": row.chosen,
-                "reason": row.reason, "text_revision": row.artifact_text.number,
+                "reason": found.said(row.reason), "text_revision": row.artifact_text.number,
                 "current_text": row.artifact_text_id in current, "prefix_digest": row.prefix_digest,
                 "digest_given": None if row.digest_computed else row.prefix_digest, "visible_upto": row.visible_upto,
                 "by": row.by, "at": _time(row.at), "release": found.release,

@@ -77,6 +77,7 @@ def _manifest(found: export.Source, files: dict[str, Any]) -> dict[str, Any]:
         "format": FORMAT,
         "inventory": inventory.slug,
         "release": found.release,
+        **found.told(),
         "made_at": get_release(inventory, found.release).at.isoformat(),
         "exported_at": timezone.now().isoformat(),
         "operating_point": decides,

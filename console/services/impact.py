@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from console.models import Dependency, Exemplar, ExemplarStatus, Message, Pin, Polarity, QueryState
+from console.models import Dependency, Exemplar, ExemplarStatus, Inventory, Message, Pin, Polarity, QueryState
 from console.services import table
 from console.services.fit import Basis, Draft, metrics_of, precision_of, recall_of
+from console.services.redaction import masked
 from console.services.runtime import runtime
 from console.services.table_sample import Sample, conversation_vectors
 from sq_core import embedding
@@ -141,7 +142,7 @@ def assess(
     impact.pins = pin_results(ground, draft, pins)
     positions = [ground.states.positions[pk] for pk in cured if pk in ground.states.positions]
     impact.cured = bool((draft.margins[positions] > draft.cutoff).all()) if positions else None
-    impact.warnings = warnings(draft, list(added))
+    impact.warnings = warnings(draft, list(added), ground.inventory)
     flipped = np.flatnonzero((draft.margins > draft.cutoff) != before.fired)
     impact.others = others_changed(ground, draft.classifier, flipped)
     impact.others_unchanged = not impact.others
@@ -289,7 +290,7 @@ def pin_results(ground: Basis, draft: Draft, pins: Iterable[Pin]) -> list[PinRes
 
 
 # --------------------------------------------------------------------------------------------------------------- warnings
-def warnings(draft: Draft, added: Sequence[Exemplar]) -> list[str]:
+def warnings(draft: Draft, added: Sequence[Exemplar], inventory: Inventory | None = None) -> list[str]:
     """Near-duplicates among the new examples, and a mix of sources on one side."""
     result = []
     ids = {e.public_id for e in added}
@@ -305,9 +306,8 @@ def warnings(draft: Draft, added: Sequence[Exemplar]) -> list[str]:
             if cosines[nearest] >= NEAR_DUPLICATE:
                 other = draft.exemplars[nearest]
                 side = "show" if other.polarity == Polarity.SIGNAL else "don't-show"
-                result.append(
-                    f"Nearly the same as the {side} example “{other.text[:80]}” (cosine {cosines[nearest]:.2f})."
-                )
+                said = masked(inventory, other.text, 80)
+                result.append(f"Nearly the same as the {side} example “{said}” (cosine {cosines[nearest]:.2f}).")
     sources = {str(e.source) for e in draft.exemplars}
     if {"generated", "mined"} <= sources:
         real = sum(e.source == "mined" for e in draft.exemplars)

@@ -14,6 +14,7 @@ from console.services import artifacts
 from console.services.actor import Actor
 from console.services.errors import Invalid
 from console.services.ingest import PIECE, Place, Progress, Report, Trail, records_of
+from console.services.redaction import masked, refuse_places
 from console.services.revision import lock_inventory
 from sq_core.readers import ExemplarRow, RowError, read_exemplars
 
@@ -56,7 +57,7 @@ def import_exemplars(
     with Trail(inventory, report, by=by) as trail:
         for place, record in records_of(source, read_exemplars, report):
             report.read += 1
-            item = _checked(place, record, known, exemplar_source, report)
+            item = _checked(inventory, place, record, known, exemplar_source, report)
             if item is not None:
                 if len(batch) >= PIECE:
                     _store(inventory, batch, report, trail, by=by)
@@ -69,7 +70,12 @@ def import_exemplars(
 
 
 def _checked(
-    place: Place, record: ExemplarRow, known: dict[str, Artifact], override: str | None, report: Report
+    inventory: Inventory,
+    place: Place,
+    record: ExemplarRow,
+    known: dict[str, Artifact],
+    override: str | None,
+    report: Report,
 ) -> _Text | None:
     artifact = known.get(record.artifact)
     if artifact is None:
@@ -78,9 +84,8 @@ def _checked(
         return None
     default = From.GENERATED if record.listed else From.WRITTEN
     try:
-        text = artifacts.checked_exemplar(
-            record.text,
-        )
+        text = artifacts.checked_exemplar(record.text)
+        refuse_places(inventory, text)  # a masked export does not come back as examples of its own
     except Invalid as error:
         report.reject(RowError(*place, error.field, error.message, error.hint))
         return None
@@ -182,9 +187,10 @@ def _promote(row: Exemplar, *, by: Actor) -> None:
 
 
 def _other_side(item: _Text, old: Exemplar) -> RowError:
+    said = masked(item.artifact.inventory, item.text, 60)
     return RowError(
         *item.place,
         "text",
-        f"{item.artifact.key} has {item.text[:60]!r} as {old.get_polarity_display().lower()} already ({old.status}).",
+        f"{item.artifact.key} has {said!r} as {old.get_polarity_display().lower()} already ({old.status}).",
         "Keep it on one side: move it in the console, or take it out of the file.",
     )

@@ -33,6 +33,7 @@ from console.services import audit
 from console.services.actor import Actor
 from console.services.errors import Conflict, Forbidden, Invalid, NotFound
 from console.services.filters import Asked, Field, parse
+from console.services.redaction import masked
 
 LONGEST = 4_000  # characters of a note
 PAGE = 50
@@ -58,7 +59,7 @@ def _policy(inventory: Inventory, name: str) -> str | None:
 
 def _exemplar(inventory: Inventory, name: str) -> str | None:
     row = Exemplar.objects.filter(artifact__inventory=inventory, public_id=name).select_related("artifact").first()
-    return f"{row.artifact.key}: {row.text[:120]}" if row else None
+    return f"{row.artifact.key}: {masked(inventory, row.text, 120)}" if row else None
 
 
 def _conversation(inventory: Inventory, name: str) -> str | None:

@@ -19,6 +19,7 @@ from console.models import (
     ViewKind,
 )
 from console.models.base import new_public_id
+from console.services import redaction
 from console.services.actor import Actor
 from console.services.artifacts import checked_exemplar, current_setting, exemplar_digest
 from console.services.embed import to_message
@@ -128,6 +129,13 @@ def _decide(plan: Plan, exemplar: Exemplar, status: str) -> None:
     exemplar.decided_at = timezone.now()
 
 
+def _add_given(plan: Plan, step: Step) -> None:
+    """What somebody gave as text was perhaps copied from a page that hides parts of it."""
+    if step.text is not None:
+        redaction.refuse_places(plan.artifact.inventory, step.text)
+    _add(plan, step)
+
+
 def _add(plan: Plan, step: Step) -> None:
     state, own = _turn(plan, step.state) if step.state is not None else (None, "")
     if state and step.whole:
@@ -215,7 +223,7 @@ def _move(plan: Plan, step: Step) -> None:
 def _edit(plan: Plan, step: Step) -> None:
     """A new exemplar in the old one's place; the old one is retired."""
     old = plan.find(step.exemplar)
-    text = checked_exemplar((step.text or "").strip())
+    text = checked_exemplar(redaction.restored(plan.artifact.inventory, old.text, (step.text or "").strip()))
     if exemplar_digest(text) == old.text_digest:
         raise Invalid("The text is the same as before.", field="text", hint="Change it, or cancel.")
     if old.status not in {ExemplarStatus.PROMOTED, ExemplarStatus.CANDIDATE}:
@@ -305,7 +313,7 @@ def _chat(state: QueryState) -> str:
 
 
 ACTIONS: dict[str, Callable[[Plan, Step], None]] = {
-    "add": _add,
+    "add": _add_given,
     "promote": _promote,
     "reject": _reject,
     "restore": _restore,

@@ -14,6 +14,7 @@ from console.models import Conversation, Inventory, Judgement, Message, QuerySta
 from console.services import embed
 from console.services.embed import to_message
 from console.services.errors import NotFound, Unavailable
+from console.services.redaction import uncut
 from sq_core import conversation as log
 from sq_core.causal.coupling import CoupledCall, couple
 from sq_core.causal.states import QueryState as SeenState
@@ -246,11 +247,17 @@ def _view(inventory: Inventory, state: QueryState, shown: Sequence[log.Message],
     head, at = ":keep-head:" in f"{inventory.encoder_id}:", None
     with suppress(Unavailable, EncoderUnavailable):  # then only what was stored is told
         at = kept_from(embed.named_encoder(inventory.encoder), text, head=head)
-    border = at if at is not None else len(text) if head else 0
+    border = uncut(inventory, text, at if at is not None else len(text) if head else 0)
     left_out, read = (text[border:], text[:border]) if head else (text[:border], text[border:])
+    if head:
+        ends = [uncut(inventory, part, min(VIEW, len(part))) for part in (left_out, read)]
+        shown_out, shown_read = left_out[: ends[0]], read[: ends[1]]
+    else:
+        starts = [uncut(inventory, part, max(0, len(part) - VIEW)) for part in (left_out, read)]
+        shown_out, shown_read = left_out[starts[0] :], read[starts[1] :]
     return View(
-        left_out=left_out[:VIEW] if head else left_out[-VIEW:],
-        read=read[:VIEW] if head else read[-VIEW:],
+        left_out=shown_out,
+        read=shown_read,
         left_out_length=len(left_out),
         read_length=len(read),
         cut=bool(left_out) if at is not None else stored,

@@ -11,7 +11,8 @@ from typing import Any
 from django.db.models import Exists, F, Lookup, OuterRef, Q, QuerySet, Subquery, TextField
 from django.db.models.functions import Left
 
-from console.models import Conversation, ConversationWords, Message, QueryState
+from console.models import Conversation, ConversationWords, Inventory, Message, QueryState
+from console.services.redaction import masked
 from console.services.search_words import MOST, Sought, marks, sought, words
 from sq_core import conversation as log
 
@@ -20,6 +21,7 @@ from sq_core import conversation as log
 ALL = 10_000_000
 MOST_BYTES = 400_000  # of one conversation's words: PostgreSQL takes a megabyte
 READ = 4_000  # characters of a message that are looked through for what to mark
+MARGIN = 300  # characters read behind them
 MESSAGES = 3_000  # of all conversations of a page
 AROUND = 70  # characters shown on either side
 PIECE = 200  # conversations whose words are written at once
@@ -114,8 +116,8 @@ class Hit:
     parts: tuple[tuple[str, bool], ...]
 
 
-def hits(conversations: Sequence[Conversation], question: str) -> dict[int, Hit]:
-    """Per conversation (by row) where it says it. One query."""
+def hits(inventory: Inventory, conversations: Sequence[Conversation], question: str) -> dict[int, Hit]:
+    """Per conversation (by row) of the inventory where it says it, as people see it. One query."""
     wanted = sought(question[:LONGEST])
     if not wanted or not conversations:
         return {}
@@ -123,7 +125,7 @@ def hits(conversations: Sequence[Conversation], question: str) -> dict[int, Hit]
     rows = (
         Message.objects.filter(conversation__in=conversations)
         .annotate(
-            head=Left("content", READ),
+            head=Left("content", READ + MARGIN),
             turn=Subquery(before.order_by("-message_index").values("user_turn")[:1]),
             asked=Subquery(before.order_by("-message_index").values("message_index")[:1]),
         )
@@ -132,6 +134,7 @@ def hits(conversations: Sequence[Conversation], question: str) -> dict[int, Hit]
     )
     best: dict[int, tuple[int, Hit]] = {}
     for pk, index, role, head, turn, asked in rows:
+        head = masked(inventory, head)[:READ]  # an address that the cut would halve is hidden whole
         found = list(marks(head, wanted))
         score = 2 * len({word for _, _, word in found}) + (role == "user")
         if found and score > best.get(pk, (0, None))[0]:

@@ -243,6 +243,7 @@ class Map:
             ground.version and ground.version.weight_hash,
             self.states.key,
             ground.inventory.label_revision,
+            (ground.inventory.redaction, ground.inventory.redaction_kinds, ground.inventory.redaction_terms),
             ground.text.pk,
             self.cutoff,
             theta,

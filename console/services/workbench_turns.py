@@ -25,10 +25,6 @@ class Choice:
     user_turn: int | None
     text: str
 
-    @property
-    def short(self) -> str:
-        return excerpt(self.text, 48)
-
 
 @dataclass(frozen=True)
 class TurnRow:
@@ -49,14 +45,6 @@ class TurnRow:
     chosen: str
     text: str
     whole: bool  # the whole chat so far is the view that won
-
-    @property
-    def excerpt(self) -> str:
-        return excerpt(self.text, 400)
-
-
-def excerpt(text: str, length: int) -> str:
-    return text if len(text) <= length else text[: length - 1] + "…"
 
 
 @dataclass(frozen=True)

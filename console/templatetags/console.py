@@ -15,10 +15,12 @@ from django.utils.timesince import timesince
 from django.utils.translation import gettext
 
 from console.models import Role
-from console.presenters import labels
+from console.presenters import labels, quoting
 from console.presenters.words import signed as with_sign
 
 register = template.Library()
+register.simple_tag(quoting.quoted, takes_context=True)
+register.simple_tag(quoting.quoted_plain, takes_context=True)
 
 MARKS: dict[str, str] = {
     "signal": "▲", "anti-signal": "▼", "pin": "◆", "relevant": "●", "irrelevant": "○", "unjudged": "·", "fired": "■",

@@ -6,6 +6,7 @@ from django.utils.html import escape, format_html_join
 from django.utils.safestring import SafeString
 
 from console.presenters import labels
+from console.presenters.quoting import quoted_plain
 from console.services.workbench_turns import Figures, TurnRow
 from console.templatetags.console import MARKS, margin_bar
 
@@ -42,7 +43,9 @@ def text_options(context: RequestContext, row: TurnRow) -> SafeString:
             (
                 choice.value,
                 SafeString(" selected") if choice.value == row.chosen else "",
-                whole if choice.user_turn is None else f"{choice.user_turn + 1}: {choice.short}",
+                whole
+                if choice.user_turn is None
+                else f"{choice.user_turn + 1}: {quoted_plain(context, choice.text, 48)}",
             )
             for choice in row.choices
         ),

@@ -24,7 +24,7 @@ from console.services.errors import Unavailable
 from console.services.human_labels import judge_name
 from console.services.ingest import Report
 from console.services.ingest_conversations import import_conversations
-from console.views import saved_views
+from console.views import reveal, saved_views
 from console.views.frame import whole
 from sq_core.readers import read_conversations
 
@@ -183,6 +183,7 @@ def context_of(request: Request, found: Talk, *, policy: str = "") -> dict[str, 
         "transition": found.transition(key) if key else None,
         "links": _links(request, found, rows, key, sort),
         "scores": range(1, 6),
+        **reveal.look(request, found.conversation),
     }
 
 

@@ -15,7 +15,7 @@ from console.forms.runs import add_run_error
 from console.models import Inventory, Role, Run, RunKind, Upload
 from console.permissions import Request, actor_of, refused, require, wants_part
 from console.presenters import data as shown
-from console.services import import_preview, import_rejected, runs, uploads
+from console.services import import_preview, import_rejected, redaction, runs, uploads
 from console.services.csv_lines import csv_lines
 from console.services.errors import Conflict, Invalid, NotFound, ServiceError, TooLarge
 from console.services.run_kinds import role_for
@@ -148,6 +148,12 @@ def data_rejected(request: Request, inventory: Inventory, run: str, form: str) -
     result = found.items.values_list("result", flat=True).first() if found.kind == RunKind.IMPORT else None
     if form not in ("csv", "jsonl") or not result or not result.get("errors"):
         raise NotFound(_("This run has rejected nothing."))
+    if redaction.rules_of(inventory) is not None:  # the rows hold what people see hidden, and are no good without it
+        needed = Role(inventory.reveal_role)
+        if not request.role.includes(needed):
+            return refused(request, needed)
+        why = _("rejected rows of run %(run)s") % {"run": run}
+        redaction.note_clear(inventory, by=actor_of(request), what=f"rejected.{form}", reason=why)
     if form == "csv":
         return _file(f"rejected-{run}.csv", "text/csv", csv_lines(REJECTED, result["errors"]))
     upload = uploads.get_upload(inventory, found.params["upload"])

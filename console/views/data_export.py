@@ -1,13 +1,15 @@
 """Data, export and freeze: what can be taken out, as a stream, with a note in the audit of who took it."""
 
+from dataclasses import replace
+
 from django.http import HttpResponse, HttpResponseBase, StreamingHttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
 from console.models import Inventory, Role
-from console.permissions import Request, actor_of, require
+from console.permissions import Request, actor_of, refused, require
 from console.presenters import data as shown
-from console.services import conversation_list, export, freeze, policy_list
+from console.services import conversation_list, export, freeze, policy_list, redaction
 from console.services.errors import NotFound
 from console.services.releases import get_release
 from console.views.data import tabs
@@ -21,7 +23,11 @@ FROZEN = "all"
 def data_export(request: Request, inventory: Inventory) -> HttpResponse:
     """``?release=n``: as of that release."""
     found, missing = _source(request, inventory)
+    hides = redaction.rules_of(inventory) is not None
     context = {
+        "hides": hides,
+        "clear": hides and _clear(request) and _may_reveal(request),
+        "may_reveal": _may_reveal(request),
         "tabs": tabs(inventory, "data-export"),
         "source": found,
         "exports": shown.exports(found, technical=request.user.technical_terms),
@@ -43,10 +49,13 @@ def _source(request: Request, inventory: Inventory) -> tuple[export.Source, str]
 @require_GET
 @require(Role.REVIEWER)
 def data_export_file(request: Request, inventory: Inventory, kind: str, form: str) -> HttpResponseBase:
-    """``q`` and ``f`` as the lists have them (of conversations for their judgements too, of policies for their examples),
-    ``key`` policies by name: the file of what matches now.
+    """``clear=1``: with what people see hidden, for who may reveal it. ``q`` and ``f`` as the lists have them (of
+    conversations for their judgements too, of policies for their examples), ``key`` policies by name: the file of what
+    matches now.
     """
-    found = _asked(request, inventory, kind)
+    if _clear(request) and not _may_reveal(request):
+        return refused(request, Role(inventory.reveal_role))
+    found = replace(_asked(request, inventory, kind), clear=_clear(request))
     lines = export.lines(found, kind, form)
     export.note(found, kind, form, by=actor_of(request))
     charset = "" if form == "parquet" else "; charset=utf-8"
@@ -75,7 +84,11 @@ def _asked(request: Request, inventory: Inventory, kind: str) -> export.Source:
 @require(Role.VIEWER)
 def data_freeze(request: Request, inventory: Inventory) -> HttpResponse:
     found, missing = _source(request, inventory)
+    hides = redaction.rules_of(inventory) is not None
     context = {
+        "hides": hides,
+        "clear": hides and _clear(request) and _may_reveal(request),
+        "may_reveal": _may_reveal(request),
         "tabs": tabs(inventory, "data-freeze"),
         "source": found,
         "release": get_release(inventory, found.release) if found.release else None,
@@ -88,12 +101,22 @@ def data_freeze(request: Request, inventory: Inventory) -> HttpResponse:
 @require_GET
 @require(Role.REVIEWER)
 def data_freeze_file(request: Request, inventory: Inventory) -> HttpResponseBase:
-    found = export.source(inventory, _number(request))
+    if _clear(request) and not _may_reveal(request):
+        return refused(request, Role(inventory.reveal_role))
+    found = export.source(inventory, _number(request), clear=_clear(request))
     get_release(inventory, found.release)  # an inventory without one has nothing to freeze
     export.note(found, FROZEN, "zip", by=actor_of(request))
     response = StreamingHttpResponse(freeze.frozen(found), content_type="application/zip")
     response["Content-Disposition"] = f'attachment; filename="{export.file_name(found, FROZEN, "zip")}"'
     return response
+
+
+def _clear(request: Request) -> bool:
+    return request.GET.get("clear") == "1"
+
+
+def _may_reveal(request: Request) -> bool:
+    return request.role.includes(Role(request.inventory.reveal_role))
 
 
 def _number(request: Request) -> int | None:

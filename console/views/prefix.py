@@ -8,6 +8,7 @@ from console.models import Inventory, Role
 from console.permissions import Request, require
 from console.presenters import prefix as words
 from console.services import conversations, prefix
+from console.views import reveal
 from console.views.frame import whole
 from sq_core.readers.jsonl import KEY
 
@@ -30,6 +31,7 @@ def prefix_page(request: Request, inventory: Inventory, conversation: str, user_
         "hidden": words.hidden(found),
         "proof": words.proof(found),
         "view_note": words.view_note(found.view) if found.view else "",
+        **reveal.look(request, row),
         "policy": policy if KEY.fullmatch(policy := request.GET.get("p", "")) else "",
     }
     return render(request, "conversations/prefix.html", context)

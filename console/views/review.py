@@ -20,6 +20,7 @@ from console.services import filters, precision, review_items, review_queues, re
 from console.services.agreement import queue_kappa
 from console.services.errors import Invalid, ServiceError
 from console.services.review_items import LAST, Given
+from console.views import reveal
 from console.views.frame import posted, say, whole
 
 
@@ -232,6 +233,7 @@ def _item(
         "reason": request.POST.get("reason", ""),
         "here": reverse("review-item", args=[request.inventory.slug, queue, public_id]),
         "coming": coming,
+        **reveal.look(request, reading.item.state.conversation),
         "part": part,
         "ahead": reverse("review-ahead", args=[request.inventory.slug, queue, public_id]),
     }

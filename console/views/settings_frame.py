@@ -15,6 +15,7 @@ PAGES = (
     ("settings-webhooks", _("Webhooks"), Role.ADMIN),
     ("settings-models", _("Models and guideline"), Role.ADMIN),
     ("settings-migrations", _("Encoder and centre"), Role.PUBLISHER),
+    ("settings-redaction", _("Redaction"), Role.ADMIN),
     ("settings-retention", _("Keeping and erasing"), Role.ADMIN),
 )
 

@@ -17,6 +17,7 @@ from console.services.artifacts import get_artifact
 from console.services.errors import Invalid, NotFound
 from console.services.human_labels import judge_name
 from console.services.why import Why
+from console.views import reveal
 from console.views.as_of import moment_of
 from sq_core.decision import Outcome
 
@@ -46,7 +47,7 @@ def why_page(request: Request, inventory: Inventory, conversation: str, user_tur
     assert page is not None  # noqa: S101  # `explain` has set it
     names = conversations.names_of(page.bundle)
     if request.GET.get("format") in {"json", "text"} and not error:
-        return _file(request.GET["format"], found, name=names[key], span=page.span, names=names)
+        return _file(request, request.GET["format"], found, name=names[key], span=page.span, names=names)
     context = {
         "why": found,
         "artifact": artifact,
@@ -76,6 +77,7 @@ def why_page(request: Request, inventory: Inventory, conversation: str, user_tur
         "error": error,
         "scores": range(1, 6),
         "part": wants_part(request),
+        **reveal.look(request, row),
     }
     return render(request, "why/drawer.html" if wants_part(request) else "why/why.html", context, status=status)
 
@@ -92,8 +94,10 @@ def release_of(text: str) -> runtime.ReleaseName | None:
     )
 
 
-def _file(kind: str, found: Why, *, name: str, **more: Any) -> HttpResponse:
-    body = words.to_json(found) if kind == "json" else words.to_text(found, name=name, **more)
+def _file(request: Request, kind: str, found: Why, *, name: str, **more: Any) -> HttpResponse:
+    """Masked as the page is; a reveal, which is for reading, does not open it."""
+    of = request.inventory
+    body = words.to_json(found, of) if kind == "json" else words.to_text(found, name=name, inventory=of, **more)
     content_type = "application/json" if kind == "json" else "text/plain; charset=utf-8"
     response = HttpResponse(body, content_type=content_type)
     safe = re.sub(r"[^A-Za-z0-9._-]+", "-", found.conversation)[:60].strip("-.") or "conversation"

@@ -49,7 +49,7 @@ def beside_figures(request: Request, inventory: Inventory, key: str) -> HttpResp
     found = _asked(request, inventory, key)
     technical = request.user.technical_terms
     drawn = {
-        name: figures.space_figure(space, technical=technical)
+        name: figures.space_figure(space, technical=technical, inventory=inventory)
         for name, space in zip(("a", "b"), found.spaces, strict=True)
     }  # fmt: skip
     response = JsonResponse(drawn)

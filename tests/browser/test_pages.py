@@ -132,6 +132,7 @@ def addresses(sample: Sample) -> list[tuple[str, str, str]]:
         ("settings-webhook", "admin", f"{home}/settings/webhooks/{Webhook.objects.latest('pk').public_id}/"),
         ("settings-webhook-paused", "admin", f"{home}/settings/webhooks/{Webhook.objects.earliest('pk').public_id}/"),
         ("settings-models", "admin", f"{home}/settings/models/"),
+        ("settings-redaction", "admin", f"{home}/settings/redaction/"),
         ("settings-retention", "admin", f"{home}/settings/retention/"),
         ("conversation-erase", "admin", f"{talk}/erase/"),
         ("audit", "publisher", f"{home}/audit/?f=policy:is:{KEY}&f=or.actor:is:ada&f=colour:is:red"),

@@ -103,18 +103,18 @@ def test_a_grown_conversation_is_found_by_what_came(world: make.World) -> None:
 
 def test_a_hit_says_where_with_what_is_sought_marked(world: make.World) -> None:
     talk = world.talks["talk-1"]
-    hit = search.hits([talk], "money back")[talk.pk]
+    hit = search.hits(talk.inventory, [talk], "money back")[talk.pk]
     assert (hit.user_turn, hit.own, hit.role) == (2, True, "user")
     assert [text for text, marked in hit.parts if marked] == ["money", "back"]
     assert "".join(text for text, _ in hit.parts) == "and when do I get the money back"
-    agent = search.hits([talk], "let look")[talk.pk]
+    agent = search.hits(talk.inventory, [talk], "let look")[talk.pk]
     assert (agent.role, agent.own, agent.user_turn) == ("assistant", False, 0)
-    assert search.hits([talk], "") == {}
+    assert search.hits(talk.inventory, [talk], "") == {}
 
 
 def test_a_long_message_is_shown_around_the_word(world: make.World) -> None:
     talk = make.conversation(world.inventory, "long", ["x " * 800 + "needle " + "y " * 800])
-    hit = search.hits([talk], "needle")[talk.pk]
+    hit = search.hits(talk.inventory, [talk], "needle")[talk.pk]
     text = "".join(text for text, _ in hit.parts)
     assert text.startswith("…")
     assert text.endswith("…")

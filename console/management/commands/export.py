@@ -27,8 +27,12 @@ class Command(ServiceCommand):
         )
         parser.add_argument("--release", type=int, help="a release's number; the newest by default")
 
+        parser.add_argument(
+            "--clear", action="store_true", help="with the personal data that the inventory hides from people"
+        )
+
     def run(self, **options: Any) -> None:
-        found = export.source(inventory_of(options["inventory"]), options["release"])
+        found = export.source(inventory_of(options["inventory"]), options["release"], clear=options["clear"])
         kind, name = options["kind"], options["file"]
         form = "zip" if kind == FROZEN else "jsonl" if name == "-" else Path(name).suffix.removeprefix(".")
         if kind == FROZEN:
