@@ -27,6 +27,7 @@ def filled(pattern: URLPattern, world: make.World) -> str:
         "user_turn": 0,
         "run": "abcdefghjkmn",
         "schedule": "abcdefghjkmn",
+        "webhook": "abcdefghjkmn",
         "upload": "abcdefghjkmn",
         "kind": "policies",
         "form": "csv",
