@@ -470,4 +470,4 @@ class RunAnswer(Answer):
 class RunWhole(RunAnswer):
     plan: dict[str, Any] = Field(description="scope, params, model: as they were at creation.")
     gaps: SaidDicts = Field(description="What failed: code, n, a few items with their messages.")
-    result: SaidNamed | None
+    result: SaidJson | None

@@ -67,13 +67,16 @@ def rules_in(context: Context, own: bool = False) -> Rules | None:
     return redaction.rules_of(inventory if isinstance(inventory, Inventory) else None)
 
 
-def quoted(context: Context, text: Any, length: int = 0, own: bool = False) -> SafeString:
-    """``{% quoted turn.text 300 %}``: a text of a conversation, at most so many characters (0: all). Escaped here."""
+def quoted(context: Context, text: Any, length: int = 0, own: bool = False, kept: bool = False) -> SafeString:
+    """``{% quoted turn.text 300 %}``: a text of a conversation, at most so many characters (0: all). Escaped here.
+
+    ``own``: of the conversation that the page is about; ``kept``: perhaps the beginning of a longer one (`redaction.pieces`).
+    """
     said = "" if text is None else str(text)
     rules = rules_in(context, own)
     if rules is None:
         return conditional_escape(Truncator(said).chars(length) if length else said)
-    return joined(redaction.pieces(rules, said, length))
+    return joined(redaction.pieces(rules, said, length, kept=kept))
 
 
 def quoted_plain(context: Context, text: Any, length: int = 0, own: bool = False) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from console.models import Artifact, Change, ClassifierVersion, Inventory, QueryState, User
+from console.services.redaction import masked
 
 # The missed turn of the tour, fixed by a test: the first message of sky-112 needs modify-flight and does not get it.
 INVENTORY, POLICY, CONVERSATION, TURN = "sky-airline", "modify-flight", "sky-112", 0
@@ -50,7 +51,7 @@ def progress(user: User, opened: Collection[str]) -> Progress:
     return Progress(
         inventory=inventory,
         state=state,
-        message=message,
+        message=masked(inventory, message),
         done={
             "firing": "firing" in opened,
             "why": "why" in opened,

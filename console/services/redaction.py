@@ -44,25 +44,29 @@ def rules_of(inventory: Inventory | None) -> Rules | None:
     return kept or None
 
 
-def pieces(rules: Rules, text: str, length: int = 0) -> list[Piece]:
-    """The text with its places, at most ``length`` characters of it as shown (0: all)."""
+def pieces(rules: Rules, text: str, length: int = 0, *, kept: bool = False) -> list[Piece]:
+    """The text with its places, at most ``length`` characters of it as shown (0: all).
+
+    ``kept``: it may be the beginning of a text that was cut when it was kept, and end in half of something.
+    """
+    text = _without_half(text) if kept else text
     part = text if not length or len(text) <= 4 * length + 2_000 else text[: 4 * length + 2_000]
-    found = core.pieces(_without_half(part), rules)
+    found = core.pieces(part, rules)
     if part is not text and sum(len(piece.text) for piece in found) < length + 200:
-        found = core.pieces(_without_half(text), rules)  # much of its beginning is hidden
+        found = core.pieces(text, rules)  # much of its beginning is hidden
     return core.cut(found, length) if length else found
 
 
-def masked(inventory: Inventory | None, text: str, length: int = 0) -> str:
+def masked(inventory: Inventory | None, text: str, length: int = 0, *, kept: bool = False) -> str:
     """The text as people see it, plain; cut after it is masked. Unchanged, and cut, while nothing is hidden."""
     rules = rules_of(inventory)
     if rules is None:
         return text if not length or len(text) <= length else text[: length - 1] + "…"
-    return "".join(piece.text for piece in pieces(rules, text, length))
+    return "".join(piece.text for piece in pieces(rules, text, length, kept=kept))
 
 
 def masked_json(inventory: Inventory | None, value: Any, names: Iterable[str] = ()) -> Any:
-    """The value with its texts masked: all of them, or with ``names`` those under one of these names."""
+    """The value with its texts masked: those under one of ``names``; without any all of them, as records keep them."""
     rules = rules_of(inventory)
     return value if rules is None else _masked(rules, value, frozenset(names), said=not names)
 
@@ -70,7 +74,7 @@ def masked_json(inventory: Inventory | None, value: Any, names: Iterable[str] = 
 def _masked(rules: Rules, value: Any, names: frozenset[str], *, said: bool) -> Any:
     match value:
         case str():
-            return core.redact(_without_half(value), rules) if said else value
+            return core.redact(value if names else _without_half(value), rules) if said else value
         case Mapping():
             return {key: _masked(rules, item, names, said=said or key in names) for key, item in value.items()}
         case list() | tuple():

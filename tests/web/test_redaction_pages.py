@@ -1,6 +1,7 @@
 """With redaction on, what customers wrote about themselves is on no page and in no file; Reveal shows one conversation."""
 
 import html
+import io
 import json
 import re
 from collections.abc import Iterator
@@ -16,13 +17,14 @@ from django.utils import timezone
 
 from bench import pages
 from console.models import AuditEvent, Conversation, Exemplar, Inventory, Judgement, Message, Pin, Reveal, Role
-from console.services import curate, embed, redaction, review_queues
+from console.services import cards, curate, embed, redaction, review_queues, run_work, runs, uploads
 from console.services.actor import SYSTEM, person
 from console.services.plan import Step
 from console.services.review_build import Asked
 from console.services.seed_large import Size, seed_large
 from sq_core.redaction import BUILT_IN
 from tests import make
+from tests.conftest import ROOT
 
 pytestmark = pytest.mark.django_db
 MAIL = "jo.doe+private@example.org"
@@ -151,6 +153,69 @@ def test_previews_answers_and_forms_hide_too(hidden: make.World, signed_in: Any)
     ):
         response = client.post(f"{POLICY}exemplars/{path}", data)
         assert leaks(response.content) == [], data
+
+
+def test_the_card_for_people_without_an_account_hides_too(hidden: make.World, client: Client) -> None:
+    newest = Inventory.objects.get(slug="tiny").release
+    token = cards.make_link(hidden.inventory, 1, newest, by=hidden.by)[0]
+    page = client.get(f"/cards/{token}/")
+    assert page.status_code == 200
+    assert b"[e-mail]" in page.content
+    assert leaks(page.content) == []
+
+
+def test_a_file_that_was_brought_is_looked_at_hidden_and_its_bad_rows_take_the_role(
+    hidden: make.World, signed_in: Any
+) -> None:
+    rows = [{"id": "new", "messages": [{"role": "user", "content": "x" * 230 + f" {MAIL} and so on"}]}, {"id": MAIL}]
+    body = io.BytesIO("\n".join(map(json.dumps, rows)).encode())
+    upload = uploads.store_upload(hidden.inventory, body, name="march.jsonl", by=hidden.by)[0]
+    page = signed_in(hidden.author).get(f"/i/tiny/data/uploads/{upload.public_id}/")
+    assert page.status_code == 200
+    assert leaks(page.content) == []
+    params = {"what": "conversations", "upload": upload.public_id}
+    run = runs.create_run(hidden.inventory, "import", by=hidden.by, params=params)
+    run_work.work(run.pk)
+    address = f"/i/tiny/runs/{run.public_id}/rejected.jsonl"
+    assert signed_in(hidden.reviewer).get(address).status_code == 403
+    assert MAIL in b"".join(signed_in(hidden.author).get(address)).decode()
+    assert AuditEvent.objects.get(action="conversation.reveal").label == "rejected.jsonl"
+
+
+TEXT = re.compile(r"\{\{ ([\w.]*\b(?:text|content|quote|said|shown|excerpt|message|raw|arguments|answer))(?=[ |])")
+# Words of the console, of policies, of the person who reads, and notes.
+OWN_WORDS = {
+    "error.message", "conflict.message", "problem.message", "trouble.message", "moved.message", "found.message",
+    "times.error.message", "look.error.message", "ahead.error.message", "one.ahead.error.message", "reveal_error.message",
+    "trial.message", "trial.raw", "result.text", "newer.text", "ground.text.text", "reading.text", "draft.text", "as_of.text",
+    "proof.text", "span.text", "triage.text", "one.content", "row.shown",
+}  # fmt: skip
+OWN_WORDS_IN = {
+    "text": "_ui/empty _ui/filter_bar _ui/notes _ui/toast agreement/agreement candidates/list candidates/row conversations/list "
+    "conversations/policies conversations/prefix conversations/similar evidence/list neighbours/pair policies/edit "
+    "policies/workbench/example_row policies/workbench/point_row review/answer settings/migration settings/trial why/body",
+    "row.text": "_ui/notes notes/list settings/models",
+    "one.text": "audit/audit notes/list policies/edit",
+    "line.text": "candidates/done",
+    "cell.text": "runs/results/evaluate",
+    "note.text": "home/home",
+    "turn.text": "playground/playground",
+    "message": "errors/400 start/start",
+    "said": "runs/plan",
+    "shown": "_ui/pager data/upload runs/results/import",
+}
+
+
+def test_a_text_comes_into_a_template_by_the_tag_that_hides() -> None:
+    """A new page is caught here: what it draws as ``{{ turn.text }}`` is either one of these words, or ``quoted``."""
+    folder = ROOT / "templates"
+    found = {
+        (str(path.relative_to(folder).with_suffix("")), name)
+        for path in folder.rglob("*.html")
+        for name in TEXT.findall(path.read_text(encoding="utf-8"))
+    }
+    known = {(path, name) for name, paths in OWN_WORDS_IN.items() for path in paths.split()}
+    assert sorted(pair for pair in found - known if pair[1] not in OWN_WORDS) == []
 
 
 # ---------------------------------------------------------------------------------------------------------- settings
