@@ -89,6 +89,8 @@ _PARAMETER = re.compile(
 
 def credentials(text: str) -> Found:
     """user:password of an address, and the value of a parameter that lets somebody in."""
+    if "=" not in text and "://" not in text:
+        return
     for found in _AUTHORITY.finditer(text):
         user = found[1].rpartition("@")[0]
         if user:
@@ -354,10 +356,13 @@ def mod_97(iban: str) -> bool:
 
 _IPV4 = re.compile(r"(?<![0-9A-Za-z_.])(?:[0-9]{1,3}\.){3}[0-9]{1,3}(?![0-9A-Za-z_]|\.[0-9])")
 _IPV6 = re.compile(r"(?<![0-9A-Za-z_:.])[0-9A-Fa-f:.]++(?![0-9A-Za-z_])")
+_ADDRESSED = re.compile(r"[0-9A-Fa-f][.:][0-9A-Fa-f]|::")  # the cheap question first
 _NUMBERED = re.compile(r"(?:version|release|build|section|v)[ .:]*\Z", re.IGNORECASE)
 
 
 def ips(text: str) -> Found:
+    if not _ADDRESSED.search(text):
+        return
     for found in _IPV4.finditer(text):
         fits = all(int(part) < 256 for part in found[0].split("."))
         if fits and not _NUMBERED.search(text[max(0, found.start() - 12) : found.start()]):
@@ -399,6 +404,10 @@ def _by_first(terms: tuple[str, ...]) -> dict[str, tuple[list[int], frozenset[tu
 def terms(text: str, wanted: tuple[str, ...]) -> Found:
     """Whole words, in either case, whatever space is between them; the longest that begins at a place."""
     known = _by_first(wanted)
+    if text.isascii():  # the cheap question first
+        lower = text.casefold()
+        if not any(first in lower for first in known):
+            return
     upto = 0
     for found in _TOKEN.finditer(text):
         sizes, held = known.get(_same(found[0]), _NONE)

@@ -7,6 +7,7 @@ and bundles read the whole text.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 from django.db import transaction
@@ -24,6 +25,7 @@ MINUTES = 15
 MOST_REASON = 500
 LATEST = 50  # conversations that a preview reads
 EXAMPLES = 3
+SHORT = 1_000  # characters of a text whose places are remembered
 AROUND = 120  # characters of an example
 # At which changes and results keep the beginning of a text: what stands at the end may be half of something.
 KEPT_LENGTHS = frozenset({120, 200, 300, 600})
@@ -50,11 +52,19 @@ def pieces(rules: Rules, text: str, length: int = 0, *, kept: bool = False) -> l
     ``kept``: it may be the beginning of a text that was cut when it was kept, and end in half of something.
     """
     text = _without_half(text) if kept else text
+    if len(text) <= SHORT:
+        return core.cut(_short(rules, text), length) if length else list(_short(rules, text))
     part = text if not length or len(text) <= 4 * length + 2_000 else text[: 4 * length + 2_000]
     found = core.pieces(part, rules)
     if part is not text and sum(len(piece.text) for piece in found) < length + 200:
         found = core.pieces(text, rules)  # much of its beginning is hidden
     return core.cut(found, length) if length else found
+
+
+@lru_cache(maxsize=8_192)
+def _short(rules: Rules, text: str) -> tuple[Piece, ...]:
+    """A list, a map and a page after the other show the same messages."""
+    return tuple(core.pieces(text, rules))
 
 
 def masked(inventory: Inventory | None, text: str, length: int = 0, *, kept: bool = False) -> str:
