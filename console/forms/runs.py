@@ -153,6 +153,7 @@ class EvaluateForm(KindForm):
     kind = RunKind.EVALUATE
     main, more = ("protocol",), ("labels", "encoders", "plan")
     params_of = ("protocol", "labels", "encoders", "plan")
+    derived = ("rewriter", "prompt_version")
 
     protocol = forms.ChoiceField(initial=evaluate.PROTOCOLS[0])
     labels = forms.ChoiceField(

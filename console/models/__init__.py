@@ -27,6 +27,7 @@ from console.models.evidence import (
     EvidenceOrigin,
     EvidenceScorecard,
     EvidenceSystem,
+    Rewrite,
 )
 from console.models.exemplar import Exemplar, ExemplarStatus, Pin, Polarity, Source, ViewKind
 from console.models.inventory import (
@@ -144,6 +145,7 @@ __all__ = [
     "ReviewItem",
     "ReviewQueue",
     "ReviewWord",
+    "Rewrite",
     "Role",
     "Rubric",
     "Run",

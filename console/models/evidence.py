@@ -8,6 +8,7 @@ from django.db import models
 from django.db.models import F, Q
 
 from console.models.base import one_of, public_id_field
+from console.models.conversation import Conversation
 from console.models.inventory import Inventory
 
 HAIR = 1e-9  # as in sq_core.ranking.metrics: equal figures differ in their last bits
@@ -145,4 +146,27 @@ class EvidenceClaim(models.Model):
         constraints = [
             models.UniqueConstraint(fields=["evidence", "name"], name="evidenceclaim_once"),
             one_of("verdict", ClaimVerdict, "evidenceclaim_verdict"),
+        ]
+
+
+class Rewrite(models.Model):
+    """What a model made of the messages before an action: one stand-alone request. Asked once per model, prompt and prefix;
+    it goes with the conversation that it was made from."""
+
+    inventory = models.ForeignKey(Inventory, on_delete=models.CASCADE, related_name="rewrites")
+    conversation = models.ForeignKey(Conversation, on_delete=models.CASCADE, related_name="+")
+    model = models.CharField(max_length=200)  # services.evidence_rewrites.identity
+    prompt_version = models.CharField(max_length=40)
+    prefix_digest = models.CharField(max_length=64)
+    text = models.TextField()
+    tokens_in = models.PositiveIntegerField(default=0)
+    tokens_out = models.PositiveIntegerField(default=0)
+    at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["inventory", "model", "prompt_version", "prefix_digest"], name="rewrite_once"
+            ),
+            models.CheckConstraint(condition=~Q(text=""), name="rewrite_text"),
         ]

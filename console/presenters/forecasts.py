@@ -15,7 +15,7 @@ from console.presenters.runs import digest
 from console.services import models_setting, runs
 from console.services.errors import ServiceError
 from console.services.run_kind import Forecast
-from console.services.run_kinds import KINDS, MODEL_OF
+from console.services.run_kinds import KINDS, model_of
 
 ORDER = ("generate", "judge", "mine", "score", "evaluate", "calibrate", "import")
 
@@ -102,7 +102,7 @@ class Ahead:
 
 def ahead(inventory: Inventory, kind: str, scope: Mapping[str, Any], params: Mapping[str, Any]) -> Ahead:
     seen = digest(kind, json.dumps([scope, params], sort_keys=True, default=str))
-    role = MODEL_OF.get(KINDS[kind].kind)
+    role = model_of(kind, dict(params))
     setting = models_setting.find_model(inventory, role) if role else None
     try:
         return Ahead(runs.forecast(inventory, kind, scope=dict(scope), params=dict(params)), None, setting, seen)

@@ -339,6 +339,8 @@ RUN_ERRORS: dict[str, Text] = {
     "cut": _("Reply cut by the output limit"),
     "bad_json": _("Bad JSON"),
     "wrong_shape": _("Wrong shape"),
+    "rewrites_missing": _("Rewrites are missing"),
+    "prompt_changed": _("The prompt has changed"),
     "wrong_ids": _("Wrong ids"),
     "out_of_range": _("Out of range"),
     "lost": _("Worker lost"),
@@ -479,6 +481,7 @@ SPEND_SOURCES: dict[str, Text] = {
     "embed": _("Reading texts"),
     "playground": _("Playground"),
     "trial": _("Trying a model"),
+    "rewrite": _("Rewriting requests, for evidence"),
 }
 
 

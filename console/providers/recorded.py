@@ -82,7 +82,9 @@ class Recorded:
     def complete(self, messages: Sequence[Mapping[str, str]], *, schema: Mapping[str, Any], schema_name: str) -> Reply:
         """The stored answer to what the messages' subject names. Raises ProviderError (unknown_input)."""
         subject: Mapping[str, Any] = next((json.loads(m[SUBJECT]) for m in reversed(messages) if SUBJECT in m), {})
-        answer = {"judge": _judged, "generate": _generated}.get(subject.get("task", ""), _nothing)(subject)
+        answer = {"judge": _judged, "generate": _generated, "rewrite": _rewritten}.get(
+            subject.get("task", ""), _nothing
+        )(subject)
         return Reply(text=json.dumps(answer, ensure_ascii=False), recorded=True, finish="stop")
 
 
@@ -113,6 +115,10 @@ def _generated(subject: Mapping[str, Any]) -> dict[str, Any]:
     if not left or (not had and subject["count"] > len(texts)):
         raise _unknown(f"The sample holds {len(texts)} messages of this side, no more.")
     return {"messages": left[: subject["count"]]}
+
+
+def _rewritten(subject: Mapping[str, Any]) -> dict[str, Any]:
+    raise _unknown("No rewrite of a request was ever recorded.")
 
 
 def _nothing(subject: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Erasing conversations: what people wrote goes, a tombstone stays; versions that were fitted on it say that it is gone.
 
-Of a conversation its messages, turns, scores, review items, vectors and notes are deleted; its id and the time stay, so that
-it cannot come in again. Examples taken from it are retired first, each policy by one new version, and deleted: what is left
+Of a conversation its messages, turns, scores, rewrites, review items, vectors and notes are deleted; its id and the time
+stay, so that it cannot come in again. Examples taken from it are retired first, each policy by one new version, and deleted: what is left
 of them is the line that every version keeps of its examples, and a version that lacks one says that it cannot be reproduced.
 Pins of releases that have passed lose text and vectors. Texts of examples are taken out of changes and audit rows as well,
 whose other columns stay as they were.
@@ -32,6 +32,7 @@ from console.models import (
     Note,
     Pin,
     QueryState,
+    Rewrite,
     StateView,
     Vector,
 )
@@ -181,6 +182,7 @@ def _erase(inventory: Inventory, pk: int, by: Actor, reason: str, done: Erased) 
         _drop_vectors(states)
         messages = Message.objects.filter(conversation=row).delete()[0]
         ConversationWords.objects.filter(conversation=row).delete()
+        Rewrite.objects.filter(conversation=row).delete()
         notes = Note.objects.filter(inventory=inventory)
         notes.filter(Q(object_id=row.public_id) | Q(object_id__startswith=f"{row.public_id}/")).delete()
         before = {"messages": row.message_count, "user_turns": row.user_turn_count}

@@ -50,6 +50,12 @@ def logs(inventory: Inventory, *, config: str = "") -> Iterator[log.Conversation
     yield from _whole(batch)
 
 
+def named_logs(inventory: Inventory, names: Iterable[str]) -> Iterator[log.Conversation]:
+    """Those of these external ids; what was erased is not among them."""
+    rows = Conversation.objects.filter(inventory=inventory, external_id__in=set(names), erased_at__isnull=True)
+    yield from _whole(list(rows.order_by("pk")))
+
+
 def _whole(batch: Sequence[Conversation]) -> Iterator[log.Conversation]:
     messages: dict[int, list[log.Message]] = {row.pk: [] for row in batch}
     for message in Message.objects.filter(conversation__in=list(messages)).order_by("conversation_id", "index"):

@@ -8,13 +8,14 @@ from typing import Any
 from django.utils import timezone
 
 from console.models import Evidence, EvidenceOrigin, Inventory, Run
-from console.services import evaluate, evidence, evidence_data
+from console.services import evaluate, evidence, evidence_data, evidence_rewrites
 from console.services.actor import Actor
 from console.services.errors import Invalid, ServiceError, Unavailable
 from console.services.run_kind import PENDING, Context, Outcome, say_how_far
 from sq_core.conversation import Conversation
 from sq_core.evidence.bundle import Bundle
 from sq_core.evidence.plan import EvidencePlan, PlanError
+from sq_core.evidence.rewriting import FREE, MODEL, Rewriter
 from sq_core.evidence.run import run_evidence
 from sq_core.evidence.shipped import plan_from_outside, shipped_plans
 from sq_core.evidence.sq import run_sq_evidence
@@ -74,19 +75,30 @@ def sources_of(inventory: Inventory, plan: EvidencePlan) -> dict[str, Sequence[C
 
 
 def measure(
-    inventory: Inventory, plan: EvidencePlan, *, encoders: Sequence[str] = (), say: Say | None = None
+    inventory: Inventory,
+    plan: EvidencePlan,
+    *,
+    encoders: Sequence[str] = (),
+    rewriter: Rewriter | None = None,
+    model: str = "",
+    say: Say | None = None,
 ) -> Bundle:
     """Run a plan on the inventory's own data; nothing is stored but vectors. S&Q reads by the inventory's own encoder, and
-    by ``encoders`` for checks that compare them. Raises Invalid, Unavailable.
+    by ``encoders`` for checks that compare them. What the plan calls ``model`` is ``rewriter``, else the rewrites that are
+    kept here of ``model`` (of the generator as it is set now). No model is asked. Raises Invalid, Unavailable.
     """
     told = say or (lambda _message: None)
     try:
         if plan.system == "sq":
             return run_sq_evidence(plan, evidence_data.sq_inputs(inventory, encoders), progress=told)
+        logs = sources_of(inventory, plan)
+        known: dict[str, Rewriter] = dict(FREE)
+        if MODEL in plan.rewriters:
+            known[MODEL] = rewriter or evidence_rewrites.kept(inventory, plan, logs, model=model)
         encoder = evidence_data.stored_encoder(
             plan.encoder, lambda done, total: told(f"{done:,} of {total:,} texts embedded")
         )
-        return run_evidence(plan, sources_of(inventory, plan), encoder, progress=told)
+        return run_evidence(plan, logs, encoder, rewriters=known, progress=told)
     except ServiceError:
         raise
     except REFUSED as problem:
@@ -112,7 +124,10 @@ def perform(context: Context, by: Actor) -> Outcome:
     run = context.run
     try:
         plan = check_plan(run.params["plan"])
-        bundle = measure(context.inventory, plan, encoders=run.params["encoders"], say=_Watch(run).look)
+        bundle = measure(
+            context.inventory, plan, encoders=run.params["encoders"], model=run.params.get("rewriter", ""),
+            say=_Watch(run).look,
+        )  # fmt: skip
         found, new = evidence.store_bundle(
             context.inventory, bundle, by=by, origin=EvidenceOrigin.RUN, written_at=timezone.now(), run=run.public_id
         )

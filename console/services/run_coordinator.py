@@ -33,7 +33,7 @@ def coordinate(now: datetime | None = None, *, only: int | None = None) -> list[
             if run.settle_until is None or run.settle_until < now:
                 wake.append(run.pk)  # a worker settles it
             continue
-        kind = kind_of(run.kind)
+        kind = kind_of(run.kind, run.params)
         if take_back(run, kind, now):
             run.refresh_from_db()
         if run.state == RunState.CANCELLING:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from console.models import Inventory, Role, Run, RunKind, RunState
+from console.models import Inventory, ModelRole, Role, Run, RunKind, RunState
 
 # An outcome's code where the provider has the call and has not done it yet: the item goes back for ``retry_after`` seconds, no
 # attempt is counted and nothing is recorded. A kind that gives it says a `Kind.claim_size`.
@@ -101,6 +101,11 @@ class Kind(Protocol):
     lease_s: int  # an item not ended by then is lost and goes back
     tries: int  # attempts per item, the first included
 
+    @property
+    def model_role(self) -> ModelRole | None:
+        """Whose model it calls."""
+        ...
+
     def role_for(self, params: dict[str, Any]) -> Role:
         """Who may start or handle such a run: ``role``, or a higher one that its params ask for."""
         ...
@@ -111,6 +116,10 @@ class Kind(Protocol):
 
     def calls_each(self, run: Run) -> int:
         """Model calls that one item makes at most."""
+        ...
+
+    def calls_now(self, run: Run) -> bool:
+        """Whether the items that wait may call a model: only then do caps and limits hold them back."""
         ...
 
     def check(self, inventory: Inventory, scope: dict[str, Any], params: dict[str, Any]) -> dict[str, Any]:
@@ -146,6 +155,8 @@ class Ordinary:
     """What most kinds say alike: one role for all params, their own batch, one call an item."""
 
     role: Role
+    calls_model: bool
+    model_role: ModelRole | None = None
 
     def role_for(self, params: dict[str, Any]) -> Role:
         return self.role
@@ -155,6 +166,9 @@ class Ordinary:
 
     def calls_each(self, run: Run) -> int:
         return 1
+
+    def calls_now(self, run: Run) -> bool:
+        return self.calls_model
 
 
 def say_how_far(run: Run, note: str) -> bool:

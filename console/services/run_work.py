@@ -43,7 +43,7 @@ def work(run_id: int, *, seconds: float = 20.0, on_progress: Callable[[Run], Non
     if run.state == RunState.PLANNING:
         runs.write_plan(run)
         run.refresh_from_db()
-    kind = kind_of(run.kind)
+    kind = kind_of(run.kind, run.params)
     until = time.monotonic() + seconds
     more = True
     while more and time.monotonic() < until:
@@ -114,7 +114,7 @@ def _batch(run: Run, kind: Kind) -> bool:
 
 def _allowed(run: Run, kind: Kind) -> int:
     """How many calls the caps and the quota leave for this batch; a run that may make none says why in its state."""
-    if not kind.calls_model:
+    if not kind.calls_now(run):
         return kind.batch
     together = kind.claim_size(run)  # of one batch request
     size = min(kind.batch, PER_THREAD * _threads(run)) if together is None else together
@@ -363,7 +363,7 @@ def _pay(run: Run, kind: Kind, context: Context, done: Sequence[tuple[Item, Outc
                     inventory_id=run.inventory_id,
                     run=run,
                     artifact_id=usage.artifact,
-                    source=kind.kind,
+                    source=str(context.data.get("purpose") or kind.kind),
                     model=str(context.data.get("model_name") or run.provider.get("model") or "")[:200],
                     prompt_version=str(context.data.get("prompt_version") or "")[:40],
                     recorded=usage.recorded,
@@ -425,7 +425,7 @@ def settle(run: Run) -> None:
     if not mine:
         return
     try:
-        result = kind_of(run.kind).settle(run)
+        result = kind_of(run.kind, run.params).settle(run)
     except ServiceError as error:  # it is safe to repeat, and the coordinator does
         Run.objects.filter(pk=run.pk).update(
             settle_until=timezone.now() + timedelta(seconds=SETTLE_AGAIN_S), note=f"Not finished: {error.message}"[:500]

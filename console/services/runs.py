@@ -41,7 +41,7 @@ def forecast(
     inventory: Inventory, kind: str, *, scope: dict[str, Any] | None = None, params: dict[str, Any] | None = None
 ) -> Forecast:
     """What such a run would take; writes nothing. Raises Invalid as `create_run` does."""
-    found, scope = kind_of(kind), _checked_scope(scope)
+    found, scope = kind_of(kind, params), _checked_scope(scope)
     return found.forecast(inventory, scope, found.check(inventory, scope, params or {}))
 
 
@@ -63,7 +63,7 @@ def create_run(
     Raises Invalid for impossible scope or params, a cap that is no positive number, or a model of unknown price without
     a cap on tokens or consent (``unpriced_ok``).
     """
-    found, scope = kind_of(kind), _checked_scope(scope)
+    found, scope = kind_of(kind, params), _checked_scope(scope)
     asked = params or {}
     params = found.check(inventory, scope, asked)
     provider = _provider(inventory, found)
@@ -107,7 +107,7 @@ def _checked_scope(scope: dict[str, Any] | None) -> dict[str, Any]:
 
 def _provider(inventory: Inventory, kind: Kind) -> dict[str, Any]:
     """The model setting as it is now. Raises Invalid where none is set."""
-    role = MODEL_OF.get(kind.kind)
+    role = MODEL_OF.get(kind.kind) or kind.model_role
     if role is None:
         return {}
     return models_setting.record(models_setting.get_model(inventory, role))
@@ -134,7 +134,7 @@ def write_plan(run: Run) -> bool:
     ).update(progressed_at=now)
     if not mine:
         return False
-    drafts = iter(kind_of(run.kind).plan(run.inventory, run.scope, run.params))
+    drafts = iter(kind_of(run.kind, run.params).plan(run.inventory, run.scope, run.params))
     written = 0
     while piece := list(islice(drafts, PIECE)):
         with transaction.atomic():
@@ -170,7 +170,7 @@ def _planned(run: Run, total: int) -> None:
     run.total = total
     run.state = RunState.QUEUED
     if not total:
-        notes = kind_of(run.kind).forecast(run.inventory, run.scope, run.params).notes
+        notes = kind_of(run.kind, run.params).forecast(run.inventory, run.scope, run.params).notes
         run.state, run.finished_at = RunState.COMPLETE, timezone.now()
         run.note = ("There was nothing to do. " + " ".join(notes))[:500]
     changed = Run.objects.filter(pk=run.pk, state=RunState.PLANNING).update(

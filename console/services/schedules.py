@@ -110,7 +110,7 @@ def save_schedule(
 ) -> Schedule:
     """Make a schedule, or change the given one, with its row in the scheduler. Raises Invalid naming the field, Conflict
     for a name that is taken. What the run would refuse is refused now."""
-    found = kind_of(kind)
+    found = kind_of(kind, params)
     if found.kind in ONCE:
         raise Invalid("An import reads one file, once.", field="kind", hint="Send new files to the API when they come.")
     name = name.strip()

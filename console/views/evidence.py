@@ -7,13 +7,15 @@ from django.shortcuts import redirect, render
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET, require_http_methods
 
+from console.forms.runs import CapForm
 from console.models import Inventory, Role, RunKind
 from console.permissions import Request, actor_of, refused, require
 from console.presenters import evidence as shown
 from console.presenters import evidence_words as words
 from console.presenters.figures_evidence import forest_figure
 from console.services import evidence, evidence_run, evidence_zip, runs, uploads
-from console.services.errors import Invalid, ServiceError, TooLarge
+from console.services.errors import Invalid, ServiceError, TooLarge, Unavailable
+from console.services.run_kinds import role_for
 from console.views.frame import say, whole
 from console.views.runs import wake
 from sq_core.evidence.shipped import TEXT_LIMIT, shipped_plans
@@ -25,7 +27,8 @@ NEEDS = {"start": Role.REVIEWER, "import": Role.AUTHOR}
 @require_http_methods(["GET", "HEAD", "POST"])
 @require(Role.VIEWER)
 def evidence_list(request: Request, inventory: Inventory) -> HttpResponse:
-    """``do=start`` with ``plan`` or ``text`` plans a run; ``do=import`` with a ``file`` keeps a bundle."""
+    """``do=start`` with ``plan`` or ``text`` plans a run, within caps where the plan asks a model; ``do=import`` with a
+    ``file`` keeps a bundle."""
     error: ServiceError | None = None
     asked = request.POST.get("do", "") if request.method == "POST" else ""
     if request.method == "POST":
@@ -34,7 +37,7 @@ def evidence_list(request: Request, inventory: Inventory) -> HttpResponse:
             return refused(request, needed)
         try:
             return _started(request, inventory) if asked != "import" else _brought(request, inventory)
-        except (Invalid, TooLarge) as refusal:
+        except (Invalid, TooLarge, Unavailable) as refusal:
             error = refusal
     rows, following = evidence.list_evidence(inventory, before=whole(request.GET.get("after", "")))
     context = {
@@ -45,7 +48,8 @@ def evidence_list(request: Request, inventory: Inventory) -> HttpResponse:
         ],
         "next": following, "plans": list(shipped_plans()), "error": error, "asked": asked,
         "chosen": request.POST.get("plan", ""), "text": request.POST.get("text", "")[:TEXT_LIMIT],
-        "text_limit": TEXT_LIMIT, "limit": evidence_zip.PACKED_LIMIT // evidence_zip.MEGABYTE,
+        "caps": CapForm(request.POST if asked == "start" else None), "text_limit": TEXT_LIMIT,
+        "limit": evidence_zip.PACKED_LIMIT // evidence_zip.MEGABYTE,
     }  # fmt: skip
     return render(request, "evidence/list.html", context, status=error.status if error else 200)
 
@@ -54,7 +58,13 @@ def _started(request: Request, inventory: Inventory) -> HttpResponse:
     text = request.POST.get("text", "")
     plan = text if text.strip() else request.POST.get("plan", "")
     evidence_run.check_plan(plan, field="text" if text.strip() else "plan")
-    made = runs.create_run(inventory, RunKind.EVALUATE, by=actor_of(request), params={"plan": plan})
+    params = {"plan": plan}
+    if not request.role.includes(needs := role_for(RunKind.EVALUATE, params)):
+        return refused(request, needs)
+    caps = CapForm(request.POST)
+    if not caps.is_valid():
+        raise Invalid(" ".join(str(said[0]) for said in caps.errors.values()), field=next(iter(caps.errors)))
+    made = runs.create_run(inventory, RunKind.EVALUATE, by=actor_of(request), params=params, **caps.cleaned_data)
     wake(made)
     return redirect("run", inventory.slug, made.public_id)
 

@@ -121,6 +121,8 @@ def run_new(request: Request, inventory: Inventory) -> HttpResponse:
     elif form.is_valid() & caps.is_valid():
         ahead = forecasts.ahead(inventory, kind, form.scope(), form.params())
         if "start" in request.POST and ahead.seen == request.POST.get("seen"):
+            if not request.role.includes(needs := role_for(kind, form.params())):
+                return refused(request, needs)
             made = _started(request, inventory, kind, form, caps)
             if made is not None:
                 return redirect("run", inventory.slug, made.public_id)

@@ -18,7 +18,7 @@ from console.presenters import runs as runs_shown
 from console.presenters import schedules as shown
 from console.services import models_setting, schedules, standing_loop
 from console.services.errors import Conflict, Invalid, NotFound, ServiceError
-from console.services.run_kinds import KINDS, ONCE
+from console.services.run_kinds import KINDS, ONCE, role_for
 from console.views.frame import posted, say
 from console.views.runs import tabs, wake
 
@@ -56,9 +56,10 @@ def schedule_new(request: Request, inventory: Inventory) -> HttpResponse:
 def schedule_page(request: Request, inventory: Inventory, schedule: str) -> HttpResponse:
     """One schedule: its times and outcomes for everybody, its form for who may start such a run."""
     found = schedules.get_schedule(inventory, schedule)
-    if found.kind not in KINDS or not request.role.includes(Role(KINDS[found.kind].role)):
+    needs = role_for(found.kind, found.params) if found.kind in KINDS else Role.ADMIN
+    if found.kind not in KINDS or not request.role.includes(needs):
         if request.method == "POST":
-            return refused(request, Role(KINDS[found.kind].role) if found.kind in KINDS else Role.ADMIN)
+            return refused(request, needs)
         (row,) = shown.rows(inventory, [found], technical=request.user.technical_terms)
         return render(request, "schedules/schedule.html", {"row": row, "schedule": found})
     return _edit(request, inventory, found.kind, found)
@@ -84,6 +85,8 @@ def _edit(request: Request, inventory: Inventory, kind: str, schedule: Schedule 
         valid = form.is_valid() & clock.is_valid() & caps.is_valid()
         ahead = forecasts.ahead(inventory, kind, form.scope(), form.params()) if form.is_valid() else None
         times = _times(request.POST)
+        if "save" in request.POST and valid and not request.role.includes(asked := role_for(kind, form.params())):
+            return refused(request, asked)
         if "save" in request.POST and valid and _saved(request, inventory, kind, schedule, (form, clock, caps)):
             say(request, _("The schedule is saved."))
             return redirect("schedules", inventory.slug)
@@ -147,7 +150,7 @@ def _zones() -> list[str]:
 def schedule_act(request: Request, inventory: Inventory, schedule: str) -> HttpResponse:
     """``do``: on, off, run or delete."""
     found = schedules.get_schedule(inventory, schedule)
-    needs = Role(KINDS[found.kind].role) if found.kind in KINDS else Role.AUTHOR
+    needs = role_for(found.kind, found.params) if found.kind in KINDS else Role.AUTHOR
     if not request.role.includes(needs):
         return refused(request, needs)
     by = actor_of(request)

@@ -15,7 +15,7 @@ from sq_core.causal.trace import GroupBy, Trace, observed_text, trace_of
 from sq_core.causal.vectors import RESPONSE_CHARS, Cache, VectorStore, history_index
 from sq_core.conversation import Conversation, prefix_digests
 from sq_core.embedding import Encoder
-from sq_core.evidence.rewriting import Rewriter, observed_messages
+from sq_core.evidence.rewriting import Rewriter, observed_messages, prefixes
 from sq_core.ranking.methods import Floats, RankingData
 from sq_core.ranking.worlds import vocabulary
 
@@ -107,13 +107,15 @@ def prepare(
     observed = {key: observed_text(by_id[key[0]].messages, key[1]) for key in sorted(actions)}
     rewritten: dict[str, Floats] = {}
     costs = []
+    asked = prefixes(given.traces, sorted(actions)) if rewriters else {}
     for each in rewriters:
-        made: dict[tuple[str, int], tuple[str, int]] = {}
+        made: dict[str, tuple[str, int]] = {}  # by digest: what is asked once is paid once
         for row in rows:
-            key = (row.trace_id, row.action_message_index)
-            if key not in made:
-                made[key] = each.rewrite(row.query_text, observed_messages(by_id[key[0]], key[1]))
-        texts = [made[row.trace_id, row.action_message_index][0] for row in rows]
+            digest = asked[row.trace_id, row.action_message_index].digest
+            if digest not in made:
+                observed_then = observed_messages(by_id[row.trace_id], row.action_message_index)
+                made[digest] = each.rewrite(row.query_text, observed_then)
+        texts = [made[asked[row.trace_id, row.action_message_index].digest][0] for row in rows]
         rewritten[each.name] = _wide(queries.vectors(texts))
         costs.append(Cost(each.name, len(made), sum(tokens for _, tokens in made.values())))
     data = RankingData(

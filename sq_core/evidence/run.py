@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +25,9 @@ from sq_core.evidence.controls import opaque_rows
 from sq_core.evidence.inputs import TraceSet, prepare, rows_digest, trace_set
 from sq_core.evidence.measuring import Measured, Progress, measure, silent
 from sq_core.evidence.plan import EvidencePlan, PlanError, Role
-from sq_core.evidence.rewriting import FREE, Rewriter
+from sq_core.evidence.rewriting import FREE, Prefix, Rewriter, prefixes
 from sq_core.evidence.splits import group_folds
-from sq_core.ranking.methods import RankingData
+from sq_core.ranking.methods import REWRITTEN, RankingData
 
 # Groups a fold needs: two, so that a shuffled history has another group to come from.
 GROUPS_PER_FOLD = 2
@@ -42,7 +42,8 @@ def run_evidence(
     rewriters: Mapping[str, Rewriter] = FREE,
     progress: Progress = silent,
 ) -> Bundle:
-    """Measure a plan of traces. `conversations` by source name; `rewriters` by the names the plan uses.
+    """Measure a plan of traces. `conversations` by source name; `rewriters` by the names the plan uses: where one has a
+    name of its own (a model and its prompt), methods, checks and costs of the bundle bear that.
 
     Raises:
         PlanError: a source or rewriter is missing, or the plan is of another system.
@@ -68,6 +69,7 @@ def run_evidence(
         raise AssertionError(f"rows depend on later messages: {'; '.join(violations[:3])}")
     progress(f"{sum(len(given.rows) for given in sets.values())} rows, every prefix stable")
     chosen = [_rewriter(plan, name, rewriters) for name in plan.rewriters]
+    plan = _named(plan, dict(zip(plan.rewriters, (each.name for each in chosen), strict=True)))
     main = _joined(plan, sets, ("main",), conversations)
     data, costs = prepare(main, encoder, cache=shared, rewriters=chosen, response_chars=plan.settings.response_chars)
     measured = _measure(plan, data, progress)
@@ -126,6 +128,30 @@ def _joined(
     if len(configs) != len(logs):
         raise PlanError(f"{plan.name}: two sources hold a conversation of the same id; ids must differ")
     return trace_set(logs, plan.rows, configs)
+
+
+def rewritten_prefixes(plan: EvidencePlan, conversations: Mapping[str, Sequence[Conversation]]) -> list[Prefix]:
+    """Every prefix that `run_evidence` has rewritten, once each, in the order of the log. Raises as it does."""
+    found: dict[str, Prefix] = {}
+    for source in plan.sources:
+        if source.role != "transfer":  # fitted apart, without rewriters
+            given = _read(plan, source.name, conversations)
+            actions = [(row.trace_id, row.action_message_index) for row in given.rows]
+            for each in prefixes(given.traces, actions).values():
+                found.setdefault(each.digest, each)
+    return list(found.values())
+
+
+def _named(plan: EvidencePlan, names: Mapping[str, str]) -> EvidencePlan:
+    """The plan with its rewriters, wherever it points to one, by the names that they have themselves."""
+    methods = {REWRITTEN + name: REWRITTEN + own for name, own in names.items()}
+    options = ({k: methods.get(v, v) if isinstance(v, str) else v for k, v in c.options.items()} for c in plan.checks)
+    return replace(
+        plan,
+        rewriters=tuple(names[name] for name in plan.rewriters),
+        methods=tuple(methods.get(name, name) for name in plan.methods),
+        checks=tuple(replace(check, options=own) for check, own in zip(plan.checks, options, strict=True)),
+    )
 
 
 def _rewriter(plan: EvidencePlan, name: str, known: Mapping[str, Rewriter]) -> Rewriter:

@@ -11,7 +11,7 @@ from sq_core.causal.trace import GroupBy
 from sq_core.evaluation.data import WORLDS as INVENTORY_WORLDS
 from sq_core.evaluation.recipes import RECIPES
 from sq_core.evidence.plan import CheckPlan, EvidencePlan, PlanError, parse_plan
-from sq_core.evidence.rewriting import FREE
+from sq_core.evidence.rewriting import FREE, MODEL
 from sq_core.evidence.splits import SplitBy
 from sq_core.ranking.worlds import WORLDS, Pool
 
@@ -84,8 +84,9 @@ def _values(plan: EvidencePlan) -> None:
     _sources(plan)
     if plan.system == "sq" and (wrong := [name for name in plan.methods if name not in RECIPES]):
         raise PlanError(f"methods: no recipe is called {wrong[0]!r:.60}; there are {', '.join(RECIPES)}")
-    if plan.system == "traces" and (wrong := [name for name in plan.rewriters if name not in FREE]):
-        raise PlanError(f"rewriters: none is called {wrong[0]!r:.60}; there are {', '.join(FREE)}")
+    known = (*FREE, MODEL)
+    if plan.system == "traces" and (wrong := [name for name in plan.rewriters if name not in known]):
+        raise PlanError(f"rewriters: none is called {wrong[0]!r:.60}; there are {', '.join(known)}")
 
 
 def _rows_and_settings(plan: EvidencePlan) -> None:

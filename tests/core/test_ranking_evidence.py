@@ -29,7 +29,15 @@ from sq_core.evidence.controls import (
 )
 from sq_core.evidence.fitting import fit_state_adapter, parse_config
 from sq_core.evidence.plan import PlanError, parse_plan, read_plan
-from sq_core.evidence.rewriting import FREE, Concatenation, Identity, Recorded, RewriteMissing
+from sq_core.evidence.rewriting import (
+    FREE,
+    Concatenation,
+    Identity,
+    Recorded,
+    RewriteMissing,
+    RewritesError,
+    read_rewrites,
+)
 from sq_core.evidence.run import run_evidence
 from sq_core.evidence.sources import read_file, read_sources
 from sq_core.evidence.splits import (
@@ -184,6 +192,33 @@ def test_a_recorded_rewriter_is_keyed_by_the_prefix_and_counts_its_tokens():
     assert made.rewrite("yes", two) == ("cancel the booking", 12)
     with pytest.raises(RewriteMissing, match="no rewrite of the prefix"):
         made.rewrite("yes", two[:1])
+
+
+LINE = {"model": "m", "prompt_version": "1", "prefix_digest": "d", "text": "cancel it", "tokens": 3}
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ([], "there is no rewrite"),
+        (["{"], "line 1: no JSON"),
+        ([LINE, {"model": "m"}], "line 2: expected an object with the texts"),
+        ([LINE | {"text": " "}], "line 1: expected an object"),
+        ([LINE | {"tokens": True}], "tokens is a whole number"),
+        ([LINE, LINE | {"model": "n"}], "line 2: another model or prompt"),
+        ([LINE, LINE | {"text": "keep it"}], "line 2: another answer to the prefix d"),
+    ],
+)
+def test_a_file_of_rewrites_is_refused_with_its_line(tmp_path, lines, said):
+    path = tmp_path / "rewrites.jsonl"
+    path.write_text("\n".join(each if isinstance(each, str) else json.dumps(each) for each in lines))
+    with pytest.raises(RewritesError, match=said):
+        read_rewrites(path)
+    path.write_text(json.dumps(LINE) + "\n\n" + json.dumps(LINE) + "\n")
+    assert read_rewrites(path) == Recorded("m", "1", {"d": ("cancel it", 3)})
+    path.write_bytes(b"\xff")
+    with pytest.raises(RewritesError, match="not UTF-8"):
+        read_rewrites(path)
 
 
 def test_x41_the_ratio_to_the_targets_own_fit():
@@ -382,7 +417,8 @@ def test_a_run_measures_every_method_in_both_worlds_with_coverage(bundle):
 def test_what_the_checks_found(bundle):
     outcome = {each["id"]: each for each in bundle.checks}
     assert outcome["state-reset"]["outcome"] == "holds"
-    assert outcome["rewriter"]["figures"]["costs"] == [{"rewriter": "concatenation", "rewrites": 96, "tokens": 0}]
+    # 96 actions, but both sessions of a task say the same up to them.
+    assert outcome["rewriter"]["figures"]["costs"] == [{"rewriter": "concatenation", "rewrites": 48, "tokens": 0}]
     assert outcome["rewriter"]["p"] is None  # a margin has no p
     assert outcome["permuted"]["outcome"] == "holds"
     assert outcome["unseen"]["figures"]["prior"] == 0.0

@@ -17,6 +17,8 @@ from console.services.actor import SYSTEM
 from console.services.export import message_json
 from console.services.ingest_conversations import import_conversations
 from sq_core.evidence.bundle import STAMP, load_bundle
+from sq_core.evidence.plan import parse_plan
+from sq_core.evidence.run import rewritten_prefixes
 from sq_core.ranking.state import load_adapter
 from tests import make
 from tests.evidence_toy import SHORT, SQ, logs
@@ -203,6 +205,28 @@ def test_a_plan_over_files_needs_no_inventory(tmp_path: Path, file: Path) -> Non
     make.inventory("traces")
     _o, _e, stopped = failing("run_evidence", plan, "--inventory", "traces")
     assert "which a run cannot read" in str(stopped)
+
+
+def test_rewrites_of_a_model_come_from_a_file(tmp_path: Path, file: Path) -> None:
+    plan, given = tmp_path / "plan.toml", tmp_path / "rewrites.jsonl"
+    source = SHORT.replace('"inventory"', f'"{file.name}"')
+    plan.write_text(source.replace("draws = 100", 'draws = 100\nrewriters = ["model"]'))
+    to = ("--data", tmp_path, "--to", tmp_path / "one")
+    assert "name --rewrites" in str(failing("run_evidence", plan, *to)[2])
+    wanted = rewritten_prefixes(parse_plan(plan.read_text()), {"log": logs()})
+    lines = [
+        {"model": "m", "prompt_version": "v1", "prefix_digest": each.digest, "text": f"text {n}", "tokens": n}
+        for n, each in enumerate(wanted)
+    ]
+    written(given, lines[1:])
+    assert "m@v1 has no rewrite of the prefix" in str(failing("run_evidence", plan, *to, "--rewrites", given)[2])
+    written(given, lines)
+    run("run_evidence", plan, *to, "--rewrites", given)
+    found = load_bundle(tmp_path / "one")
+    assert found.costs == [{"rewriter": "m@v1", "rewrites": 48, "tokens": sum(range(48))}]
+    assert "rewritten:m@v1" in {card["method"] for card in found.scorecards}
+    plan.write_text(source)
+    assert "names no rewriter model" in str(failing("run_evidence", plan, *to, "--rewrites", given)[2])
 
 
 def test_a_plan_of_sq_reads_an_inventory(tmp_path: Path, world: World) -> None:

@@ -15,7 +15,7 @@ from console.models import Evidence, EvidenceOrigin, Role, Run
 from console.presenters import evidence as shown
 from console.presenters import evidence_words as words
 from console.services import evidence as service
-from console.services import run_work, runs
+from console.services import models_setting, run_work, runs
 from console.services.actor import SYSTEM, Actor
 from console.services.ingest_conversations import import_conversations
 from sq_core.evidence.claims import PERMISSIONS
@@ -287,6 +287,31 @@ def test_a_plan_that_cannot_be_run_stays_in_the_form_with_its_reason(
     assert f'id="{field}-error"' in html
     assert data.get("text", "").splitlines()[0:1] == [] or data["text"].splitlines()[-1] in html.replace("&quot;", '"')
     assert not Run.objects.exists()
+
+
+def test_a_plan_that_asks_a_model_takes_an_author_a_model_and_consent(
+    world: World, signed_in: Any, woken: list[int]
+) -> None:
+    plan = {"do": "start", "text": SHORT.replace("draws = 100", 'draws = 100\nrewriters = ["model"]')}
+    import_conversations(world.inventory, logs(), by=SYSTEM)
+    assert signed_in(world.reviewer).post(LIST, plan).status_code == 403
+    author = signed_in(world.author)
+    refused = author.post(LIST, plan)
+    assert (refused.status_code, "No model writes examples here yet" in text(refused)) == (422, True)
+    models_setting.set_model(
+        world.inventory, "generator", by=SYSTEM, provider="openai", model="g-1", base_url="http://127.0.0.1:9/v1"
+    )
+    for given, said in (({}, "price of g-1 is not known"), ({"cap_tokens": "many"}, "whole number")):
+        refused = author.post(LIST, plan | given)
+        assert (refused.status_code, said in text(refused)) == (422, True)
+        assert 'name="unpriced_ok"' in text(refused)
+    assert not Run.objects.exists()
+    assert author.post(LIST, plan | {"unpriced_ok": "on", "cap_money": "2"}).status_code == 302
+    run = Run.objects.get()
+    assert (run.cap_money, run.provider["model"], woken) == (2, "g-1", [run.pk])
+    page = text(author.get(f"/i/tiny/runs/new/?like={run.public_id}"))
+    assert "What it may spend" in page
+    assert "Calls" in page
 
 
 def bring(client: Client, data: bytes) -> Any:

@@ -1,4 +1,4 @@
-"""``run_evidence PLAN [--inventory SLUG] [--data DIR] [--to DIR]``: measure a plan, print its verdicts, keep the bundle."""
+"""``run_evidence PLAN [--inventory SLUG] [--data DIR] [--rewrites FILE] [--to DIR]``: measure a plan, keep the bundle."""
 
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from console.services import evidence, evidence_data, evidence_run
 from sq_core.evidence.bundle import Bundle, export_evidence
 from sq_core.evidence.comparing import comparison_of
 from sq_core.evidence.plan import EvidencePlan, read_plan
+from sq_core.evidence.rewriting import FREE, MODEL, Recorded, Rewriter, RewritesError, read_rewrites
 from sq_core.evidence.run import run_evidence
 from sq_core.evidence.shipped import shipped_plans
 from sq_core.evidence.sources import read_sources
@@ -32,6 +33,12 @@ class Command(ServiceCommand):
         parser.add_argument(
             "--encoder", action="append", default=[], help="S&Q: also refit under this one, up to twice"
         )
+        parser.add_argument(
+            "--rewrites",
+            type=Path,
+            metavar="FILE",
+            help="what the plan's rewriter model gave: JSON lines, docs/traces.md",
+        )
         parser.add_argument("--to", type=Path, metavar="DIR", help="write the bundle's files there")
 
     def run(self, **options: Any) -> None:
@@ -40,6 +47,7 @@ class Command(ServiceCommand):
         inventory = inventory_of(options["inventory"]) if options["inventory"] else None
         with plainly():
             plan = _plan(options["plan"])
+            options["rewriter"] = _rewrites(plan, options["rewrites"])
             bundle = self._measured(inventory, plan, options)
             now = timezone.now()
             if options["to"]:
@@ -61,13 +69,18 @@ class Command(ServiceCommand):
                 raise CommandError("Name --inventory.")
             evidence_run.check_sources(plan, field="plan")
             self.embed_pending(inventory)
-            return evidence_run.measure(inventory, plan, encoders=options["encoder"], say=say)
+            return evidence_run.measure(
+                inventory, plan, encoders=options["encoder"], rewriter=options["rewriter"], say=say
+            )
         if plan.system == "sq":
             raise CommandError("A plan of S&Q reads an inventory: import the set and name --inventory.")
+        known: dict[str, Rewriter] = {**FREE, **({MODEL: options["rewriter"]} if options["rewriter"] else {})}
+        if MODEL in plan.rewriters and MODEL not in known:
+            raise CommandError("The plan's rewriter model has nothing to give: name --rewrites.")
         with Bar("embedding") as bar:
             encoder = evidence_data.stored_encoder(plan.encoder, bar)
             try:
-                return run_evidence(plan, read_sources(plan, options["data"]), encoder, progress=say)
+                return run_evidence(plan, read_sources(plan, options["data"]), encoder, rewriters=known, progress=say)
             except evidence_run.REFUSED as problem:
                 raise CommandError(f"{plan.name}: {problem}") from problem
 
@@ -78,6 +91,19 @@ def _plan(given: str) -> EvidencePlan:
         return evidence_run.plan_of(given)
     read_text(Path(given))  # what cannot be read is said before anything is measured
     return read_plan(Path(given))
+
+
+def _rewrites(plan: EvidencePlan, path: Path | None) -> Recorded | None:
+    """What a model gave, from a file."""
+    if path is None:
+        return None
+    if MODEL not in plan.rewriters:
+        raise CommandError(f"--rewrites: the plan {plan.name} names no rewriter {MODEL}.")
+    try:
+        read_text(path)
+        return read_rewrites(path)
+    except RewritesError as problem:
+        raise CommandError(f"{path}: {problem}") from problem
 
 
 def told(bundle: Bundle) -> list[str]:
