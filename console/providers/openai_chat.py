@@ -9,11 +9,9 @@ import json
 import os
 import re
 import threading
-import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from email.utils import parsedate_to_datetime
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
@@ -23,6 +21,7 @@ from django.conf import settings
 from console.models import ModelSetting
 from console.providers import ProviderError, Reply
 from console.providers.keys import secret
+from sq_core.retry_after import retry_after
 
 NO_KEY = "none"  # what servers without keys are sent: the client insists on something
 RAW_KEPT = 20_000  # characters of an answer that could not be used
@@ -229,24 +228,6 @@ def _usage(usage: Any) -> tuple[int, int, int]:
 
 def _count(value: Any) -> int:
     return value if type(value) is int and value > 0 else 0
-
-
-def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds of a Retry-After header, a number or a date by the server's own clock; None if absent or unreadable."""
-    said = headers.get("retry-after", "")
-    try:
-        if milliseconds := headers.get("retry-after-ms"):
-            return max(0.0, float(milliseconds) / 1000)
-        if not said:
-            return None
-        return max(0.0, float(said))
-    except ValueError:
-        pass
-    try:
-        now = parsedate_to_datetime(headers["date"]).timestamp() if "date" in headers else time.time()
-        return max(0.0, parsedate_to_datetime(said).timestamp() - now)
-    except ValueError:
-        return None
 
 
 # -------------------------------------------------------------------------------------------------------- shared clients

@@ -12,13 +12,13 @@ import ssl
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from threading import Thread
 from urllib.parse import SplitResult, urlsplit
 
 import httpx2
 from django.conf import settings
+
+from sq_core.retry_after import retry_after
 
 CONNECT_S, TOTAL_S = 5.0, 10.0
 READ = 1_000  # bytes of an answer's body
@@ -153,8 +153,9 @@ async def _within(post: Post, context: ssl.SSLContext) -> Told:
         return Told(error=f"No whole answer within {TOTAL_S:g} seconds.")
     except Refused as error:
         return Told(error=f"Not sent: {error}"[:SAID])
-    except (OSError, httpx2.HTTPError, httpx2.InvalidURL, UnicodeError) as error:
-        return Told(error=(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)[:SAID])
+    except Exception as error:  # noqa: BLE001  (whatever one receiver answers, the others are told what came of theirs)
+        text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        return Told(error=_printable(text)[:SAID])
 
 
 async def _tried(post: Post, context: ssl.SSLContext) -> Told:
@@ -223,19 +224,5 @@ def _judged(answer: httpx2.Response, said: bytes) -> Told:
         return Told(status)
     if 300 <= status < 400:
         return Told(status, f"Answered {status}: redirects are not followed. Give the address it leads to."[:SAID])
-    text = "".join(c if c.isprintable() else " " for c in said.decode("utf-8", "replace"))
-    retry_after = seconds_until(answer.headers.get("Retry-After", ""))
-    return Told(status, f"Answered {status}: {text}".rstrip(": ")[:SAID], retry_after)
-
-
-def seconds_until(value: str, *, now: datetime | None = None) -> float | None:
-    """Of a Retry-After header, seconds or a date; None where it says nothing that can be read."""
-    value = value.strip()
-    if value.isascii() and value.isdigit():
-        return float(value[:9])
-    try:
-        at = parsedate_to_datetime(value)
-    except (TypeError, ValueError):
-        return None
-    at = at if at.tzinfo else at.replace(tzinfo=UTC)
-    return max(0.0, (at - (now or datetime.now(UTC))).total_seconds())
+    text = _printable(said.decode("utf-8", "replace"))
+    return Told(status, f"Answered {status}: {text}".rstrip(": ")[:SAID], retry_after(answer.headers))

@@ -11,7 +11,6 @@ import random
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -19,6 +18,7 @@ import numpy as np
 
 from sq_core.cumulative import CumulativeMode, byte_windows, checked_mode, mean_of_windows
 from sq_core.embedding import DimensionMismatch, EncoderUnavailable, Vectors
+from sq_core.retry_after import retry_after
 
 try:
     import openai
@@ -262,23 +262,9 @@ def _pause(error: openai.APIConnectionError | openai.APIStatusError, attempt: in
     if isinstance(error, openai.APIStatusError):
         if error.status_code != 429 and error.status_code < 500:
             return None
-        asked = _retry_after(error.response.headers.get("retry-after"))
+        asked = retry_after(error.response.headers)
         if asked is not None:
             # A little more than asked for, so that clients told the same do not all come back at once.
             return asked + random.uniform(0, 0.25) if asked <= LONGEST_PAUSE_S else None  # noqa: S311  (jitter, no secret)
     longest: float = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2**attempt)
     return random.uniform(longest / 2, longest)  # noqa: S311  (jitter, no secret)
-
-
-def _retry_after(header: str | None) -> float | None:
-    """Seconds of a Retry-After header, given as a number or as a date; None if absent or unreadable."""
-    if not header:
-        return None
-    try:
-        return max(0.0, float(header))
-    except ValueError:
-        pass
-    try:
-        return max(0.0, parsedate_to_datetime(header).timestamp() - time.time())
-    except ValueError:
-        return None

@@ -3,8 +3,8 @@
 import shutil
 import socket
 import subprocess
+import threading
 import time
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -167,15 +167,6 @@ def test_what_a_failing_receiver_says_is_cut_and_when_to_come_back_is_read(open_
     assert told.error.startswith("Answered 503: down  [31m xx")
 
 
-@pytest.mark.parametrize(
-    ("value", "seconds"),
-    [("0", 0.0), ("17", 17.0), ("9" * 40, 999_999_999.0), ("", None), ("soon", None), ("-5", None), ("١٢", None),
-     ("Mon, 30 Nov 2026 12:00:30 GMT", 30.0), ("Mon, 30 Nov 2026 11:00:00 GMT", 0.0)],
-)  # fmt: skip
-def test_retry_after(value: str, seconds: float | None) -> None:
-    assert webhook.seconds_until(value, now=datetime(2026, 11, 30, 12, tzinfo=UTC)) == seconds
-
-
 def test_of_a_huge_body_a_kilobyte_is_read(open_loopback: None) -> None:
     written = 0
 
@@ -198,23 +189,27 @@ def test_of_a_huge_body_a_kilobyte_is_read(open_loopback: None) -> None:
 def test_a_slow_receiver_is_left_after_the_time_limit_and_holds_up_nobody(
     open_loopback: None, monkeypatch: pytest.MonkeyPatch, head: bool
 ) -> None:
-    monkeypatch.setattr(webhook, "TOTAL_S", 1.0)
+    monkeypatch.setattr(webhook, "TOTAL_S", 2.0)
     with receiver() as slow, receiver() as quick:
         slow.answer = dripping(0.1, head=head)
         began = time.monotonic()
         told = webhook.send([Post(n, (slow if n < 5 else quick).address, b"{}", {}) for n in range(6)])
-        assert time.monotonic() - began < 3
+        assert time.monotonic() - began < 8  # one after the other they would take ten
     assert {n for n, one in told.items() if not one.ok} == {0, 1, 2, 3, 4}
-    assert told[0].error == "No whole answer within 1 seconds."
+    assert told[0].error == "No whole answer within 2 seconds."
 
 
 def test_a_silent_name_server_is_left_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(webhook, "TOTAL_S", 0.3)
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: time.sleep(1.5) or [])
-    began = time.monotonic()
-    assert "No whole answer" in sent("https://hooks.example.com/").error
-    assert time.monotonic() - began < 1.2
-    time.sleep(1.4)  # its thread ends within the test
+    spoken = threading.Event()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: spoken.wait(60) and [])
+    try:
+        assert "No whole answer" in sent("https://hooks.example.com/").error  # although nobody has spoken yet
+    finally:
+        spoken.set()
+    for thread in threading.enumerate():  # it ends within the test
+        if thread.name == "webhook-resolver":
+            thread.join()
 
 
 def test_nobody_there_and_no_such_name(open_loopback: None, monkeypatch: pytest.MonkeyPatch) -> None:
