@@ -14,7 +14,7 @@ class WebhookState(models.TextChoices):
 
 
 class Webhook(models.Model):
-    """Its secret is not stored (`services.webhook_secret`). ``wanted_events`` of the inventory repeats the events of the
+    """Its secret is not stored (`services.webhooks.secret_of`). ``wanted_events`` of the inventory repeats the events of the
     active ones."""
 
     inventory = models.ForeignKey(Inventory, on_delete=models.CASCADE, related_name="webhooks")
@@ -56,9 +56,7 @@ class WebhookDelivery(models.Model):
     queued_at = models.DateTimeField()  # given up a day after this; moved by "send again"
     due_at = models.DateTimeField()
     tries = models.PositiveIntegerField(default=0)
-    claim = models.CharField(
-        max_length=32, blank=True
-    )  # who is sending it; an outcome under another claim is not taken
+    claim = models.CharField(max_length=32, blank=True)  # who sends it: an outcome under another one is not taken
     lease_until = models.DateTimeField(null=True)
     tried_at = models.DateTimeField(null=True)
     status = models.PositiveSmallIntegerField(null=True)  # of the last HTTP answer

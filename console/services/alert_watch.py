@@ -6,7 +6,6 @@ from datetime import datetime
 from typing import Any
 
 from django.db import IntegrityError, transaction
-from django.db.models import Q
 from django.utils import timezone
 
 from console.models import Inventory, RaisedAlert
@@ -20,11 +19,13 @@ Found = Mapping[tuple[str, str], dict[str, Any]]  # (name, policy's key or "") -
 def watch_all(*, now: datetime | None = None) -> int:
     """Look at every inventory that has a webhook for it; how many alerts came or went."""
     now = now or timezone.now()
-    told = 0
+    told, unwatched = 0, []
     for inventory in Inventory.objects.order_by("pk"):
         if inventory.wanted_events.keys() & {ALERT_RAISED, ALERT_CLEARED}:
             told += watch(inventory, now=now)
-    RaisedAlert.objects.filter(~Q(inventory__webhooks__state="active")).delete()
+        else:
+            unwatched.append(inventory.pk)
+    RaisedAlert.objects.filter(inventory__in=unwatched).delete()
     return told
 
 
@@ -47,7 +48,7 @@ def _tell(inventory: Inventory, found: Found, now: datetime) -> int:
         )
         gone = [pair for pair in cleared if RaisedAlert.objects.filter(pk=known[pair].pk).delete()[0]]
         events = [_event(ALERT_RAISED, inventory, pair, found[pair]) for pair in raised]
-        events += [_event(ALERT_CLEARED, inventory, pair, {"since": _iso(known[pair].since)}) for pair in gone]
+        events += [_event(ALERT_CLEARED, inventory, pair, {"since": outbox.iso(known[pair].since)}) for pair in gone]
         outbox.tell(Inventory.objects.get(pk=inventory.pk), events, now=now)
     return len(raised) + len(gone)
 
@@ -70,7 +71,3 @@ def _event(name: str, inventory: Inventory, pair: tuple[str, str], numbers: Mapp
     alert, key = pair
     data = {"alert": alert, "policy": key or None, **numbers}
     return Event(name, data, release=inventory.live_release, link=f"policies/{key}/" if key else "")
-
-
-def _iso(at: datetime) -> str:
-    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")

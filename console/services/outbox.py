@@ -50,6 +50,11 @@ def tell(inventory: Inventory, events: Sequence[Event], *, now: datetime | None 
     return len(rows)
 
 
+def iso(at: datetime) -> str:
+    """A time as payloads write it: UTC, to the millisecond."""
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
 def deliveries(slug: str, event: Event, webhooks: Sequence[int], *, now: datetime) -> list[WebhookDelivery]:
     """One row per webhook (row ids), all with the same event id and body; not stored yet."""
     identity = new_public_id()
@@ -58,7 +63,7 @@ def deliveries(slug: str, event: Event, webhooks: Sequence[int], *, now: datetim
             "schema": SCHEMA,
             "id": identity,
             "event": event.name,
-            "at": now.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "at": iso(now),
             "inventory": slug,
             "actor": event.actor,
             "release": event.release,

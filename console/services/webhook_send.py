@@ -86,14 +86,13 @@ def claim(now: datetime) -> list[WebhookDelivery]:
         rows = WebhookDelivery.objects.filter(webhook=webhook, state=DeliveryState.WAITING, due_at__lte=now)
         most = 1 if webhook.failures else EACH_AT_ONCE
         ids += rows.order_by("due_at", "pk").values_list("pk", flat=True)[:most]
-    mine = WebhookDelivery.objects.filter(
-        pk__in=ids, state=DeliveryState.WAITING
-    )  # no join: the row is looked at again
-    if not ids or not mine.update(
+    mine = WebhookDelivery.objects.filter(pk__in=ids)
+    waiting = mine.filter(state=DeliveryState.WAITING)  # no join: the row is looked at again
+    if not ids or not waiting.update(
         state=DeliveryState.SENDING, claim=token, lease_until=now + LEASE, tries=F("tries") + 1, tried_at=now
     ):
         return []
-    return list(WebhookDelivery.objects.filter(claim=token).select_related("webhook__inventory").order_by("pk"))
+    return list(mine.filter(claim=token).select_related("webhook").order_by("pk"))
 
 
 # ------------------------------------------------------------------------------------------------------------------ sending
@@ -135,9 +134,9 @@ def record(delivery: WebhookDelivery, told: Told, now: datetime) -> bool:
     return bool(changed)
 
 
-def pause_after(tries: int, retry_after: float | None) -> float:
-    """Seconds until the next try: doubling up to three hours, or what the receiver asks for where that is more."""
-    pause = min(LONGEST_BACKOFF_S, FIRST_BACKOFF_S * 2.0 ** min(max(tries, 1) - 1, 20))
+def pause_after(tries: int, retry_after: float | None, *, longest: float = LONGEST_BACKOFF_S) -> float:
+    """Seconds until the next try: doubling up to ``longest``, or what the receiver asks for where that is more."""
+    pause = min(longest, FIRST_BACKOFF_S * 2.0 ** min(max(tries, 1) - 1, 20))
     return max(pause, min(retry_after or 0.0, GIVEN_UP.total_seconds()))
 
 
@@ -149,9 +148,8 @@ def _count(pk: int, told: Told, now: datetime) -> None:
     else:
         row.failures += row.tried_at != now or not row.failures  # several at once are one failure
         row.failing_since = row.failing_since or now
-        pause = min(LONGEST_PAUSE_S, FIRST_BACKOFF_S * 2.0 ** min(row.failures - 1, 20))
-        asked = min(told.retry_after or 0.0, GIVEN_UP.total_seconds())
-        row.not_before = now + timedelta(seconds=max(pause, asked))
+        pause = pause_after(row.failures, told.retry_after, longest=LONGEST_PAUSE_S)
+        row.not_before = now + timedelta(seconds=pause)
     row.tried_at = now
     row.save(update_fields=["tried_at", "failures", "failing_since", "not_before"])
 
@@ -174,7 +172,7 @@ def prune(*, now: datetime | None = None) -> int:
     now = now or timezone.now()
     gone = 0
     old = WebhookDelivery.objects.filter(created_at__lt=now - KEPT).exclude(state=DeliveryState.SENDING)
-    while ids := list(old.order_by("pk").values_list("pk", flat=True)[:PIECE]):
+    while ids := list(old.order_by("created_at").values_list("pk", flat=True)[:PIECE]):  # as the index has them
         gone += old.filter(pk__in=ids).delete()[0]
     rows = Webhook.objects.filter(state=WebhookState.DELETED, deleted_at__lt=now - KEPT, deliveries__isnull=True)
     rows.delete()

@@ -316,7 +316,8 @@ def test_alerts_are_told_when_they_come_and_when_they_go(world: World, monkeypat
     assert not RaisedAlert.objects.exists()
     standing["recall"] = alerts.RecallEstimate(0.8, 0.7, 0.9, 30, 12, 0.9)
     alert_watch.watch_all()
-    webhooks.delete_webhook(webhooks.webhooks(world.inventory)[0], by=SYSTEM)
+    assert RaisedAlert.objects.exists()
+    webhooks.set_events(webhooks.webhooks(world.inventory)[0], [outbox.RUN_ENDED], by=SYSTEM)
     alert_watch.watch_all()
     assert not RaisedAlert.objects.exists()  # with nobody to tell, nothing is kept
 
