@@ -1,8 +1,9 @@
 """Erasing conversations: what people wrote goes, a tombstone stays; versions that were fitted on it say that it is gone.
 
 Of a conversation its messages, turns, scores, rewrites, review items, vectors and notes are deleted; its id and the time
-stay, so that it cannot come in again. Examples taken from it are retired first, each policy by one new version, and deleted: what is left
-of them is the line that every version keeps of its examples, and a version that lacks one says that it cannot be reproduced.
+stay, so that it cannot come in again. Examples taken from it are retired first, each policy by one new version, and
+deleted: what is left of them is the line that every version keeps of its examples, and a version that lacks one says that it
+cannot be reproduced.
 Pins of releases that have passed lose text and vectors. Texts of examples are taken out of changes and audit rows as well,
 whose other columns stay as they were.
 """
