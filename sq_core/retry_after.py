@@ -31,6 +31,6 @@ def _number(value: str) -> float | None:
 def _date(value: str) -> datetime | None:
     try:
         at = parsedate_to_datetime(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):  # the last of numbers that no clock has
         return None
     return at if at.tzinfo else at.replace(tzinfo=UTC)

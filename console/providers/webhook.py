@@ -226,3 +226,7 @@ def _judged(answer: httpx2.Response, said: bytes) -> Told:
         return Told(status, f"Answered {status}: redirects are not followed. Give the address it leads to."[:SAID])
     text = _printable(said.decode("utf-8", "replace"))
     return Told(status, f"Answered {status}: {text}".rstrip(": ")[:SAID], retry_after(answer.headers))
+
+
+def _printable(text: str) -> str:
+    return "".join(sign if sign.isprintable() else " " for sign in text)

@@ -28,3 +28,9 @@ def test_milliseconds_are_the_more_exact_ones() -> None:
     assert retry_after({"retry-after-ms": "1500", "retry-after": "9"}) == 1.5
     assert retry_after({"retry-after-ms": "often", "retry-after": "9"}) == 9.0
     assert retry_after({}) is None
+
+
+@pytest.mark.parametrize("date", ["Mon, 01 Jan 2026 00:00:00 +" + "9" * 20, "Mon, " + "9" * 20 + " Jan 2026 00:00:00"])
+def test_a_date_that_no_clock_has_is_none(date: str) -> None:
+    assert retry_after({"retry-after": date}) is None
+    assert retry_after({"retry-after": "Wed, 01 Jan 2098 00:00:00 GMT", "date": date}) is not None
