@@ -5,6 +5,8 @@ digit, a phone number, is found by how people write one; an order's number, a da
 """
 
 import re
+import sys
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -25,6 +27,11 @@ BUILT_IN = tuple(kind for kind in PLACES if kind != "term")
 MOST_TERMS, LONGEST_TERM = 500, 100
 _PASSES = 8  # what is hidden may leave something to be found beside it
 _KEPT = re.compile("|".join(re.escape(place) for place in PLACES.values()))
+# What is written and not seen, the @ of an address in an address, and JSON's escapes in arguments kept as they came.
+_WRITTEN = re.compile(
+    "[\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufe00-\ufe0f\ufeff]+"
+    r"|%40|\\u[0-9A-Fa-f]{4}|\\[nrtbf]"
+)
 _RANK = {kind: rank for rank, kind in enumerate(PLACES)}
 
 
@@ -115,6 +122,52 @@ def _barred(folded: str, spans: list[Span]) -> str:
 
 
 def _scan(folded: str, rules: Rules) -> list[Span]:
+    """What is found in it as it is written, and in it as it is read."""
+    found = _found(folded, rules)
+    if _WRITTEN.search(folded):
+        text, places = _as_read(folded)
+        found += [Span(_start(places, start), _end(places, end), kind) for start, end, kind in _found(text, rules)]
+    return _merged(found)
+
+
+def _as_read(folded: str) -> tuple[str, list[tuple[int, int]]]:
+    """The text without what is not seen and with escapes undone, and (place in it, place in the text) where the two part."""
+    parts: list[str] = []
+    places = [(0, 0)]
+    size = last = 0
+    for found in _WRITTEN.finditer(folded):
+        sign = _sign(found[0])
+        parts += [folded[last : found.start()], sign]
+        size += found.start() - last
+        places.append((size, found.start()))
+        size += len(sign)
+        last = found.end()
+        places.append((size, last))
+    return find.fold("".join([*parts, folded[last:]])), places
+
+
+def _sign(written: str) -> str:
+    if written == "%40":
+        return "@"
+    if written[0] != "\\":
+        return ""
+    return chr(int(written[2:], 16)) if written[1] == "u" else " "
+
+
+def _start(places: list[tuple[int, int]], at: int) -> int:
+    """Of the places that are one as it is read, the last: what is not seen before a span stays outside of it."""
+    read, written = places[bisect_right(places, (at, sys.maxsize)) - 1]
+    return written + at - read
+
+
+def _end(places: list[tuple[int, int]], at: int) -> int:
+    """The first of them."""
+    n = bisect_left(places, (at, 0))
+    read, written = places[n] if n < len(places) and places[n][0] == at else places[n - 1]
+    return written + at - read
+
+
+def _found(folded: str, rules: Rules) -> list[Span]:
     found = [
         Span(start, end, kind)
         for kind, look in find.FINDERS.items()
@@ -123,7 +176,7 @@ def _scan(folded: str, rules: Rules) -> list[Span]:
     ]
     if rules.terms:
         found += [Span(start, end, "term") for start, end in find.terms(folded, rules.terms)]
-    return _merged(found)
+    return found
 
 
 def _merged(found: list[Span]) -> list[Span]:
