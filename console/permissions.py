@@ -97,6 +97,11 @@ def holders(inventory: Inventory, needed: Role) -> list[Membership]:
     return sorted(able, key=lambda row: (-Role(row.role).rank, row.user.get_username()))
 
 
+def may_reveal(request: Request) -> bool:
+    """Whether who asks has the role that sees what the inventory hides."""
+    return request.role.includes(Role(request.inventory.reveal_role))
+
+
 def actor_of(request: HttpRequest) -> Actor:
     """Who acts, under the key of the form that was sent (`claim`), if it has one."""
     held: Claim | None = getattr(request, "claim", None)

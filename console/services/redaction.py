@@ -29,8 +29,6 @@ SHORT = 1_000  # characters of a text whose places are remembered
 AROUND = 120  # characters of an example
 # At which changes and results keep the beginning of a text: what stands at the end may be half of something.
 KEPT_LENGTHS = frozenset({120, 200, 300, 600})
-
-
 SAID = ("text", "reason", "content", "arguments", "message", "quote")  # names of fields that hold what people wrote
 
 
@@ -258,8 +256,10 @@ def reveal(conversation: Conversation, *, by: Actor, reason: str, now: datetime 
 
 
 def hide(conversation: Conversation, *, by: Actor) -> None:
-    """Ends it before its time."""
-    Reveal.objects.filter(user=by.user, conversation=conversation).delete()
+    """Ends it before its time. Nothing where it has been ended."""
+    with transaction.atomic():
+        if Reveal.objects.filter(user=by.user, conversation=conversation).delete()[0]:
+            _told(conversation, by=by, action="conversation.hide")
 
 
 def revealed_until(conversation: Conversation, user: User, now: datetime | None = None) -> datetime | None:
@@ -269,7 +269,7 @@ def revealed_until(conversation: Conversation, user: User, now: datetime | None 
 
 
 def note_clear(inventory: Inventory, *, by: Actor, what: str, reason: str) -> None:
-    """A program took texts in the clear: which call, of what."""
+    """Texts were given out in the clear: by which call or as which file."""
     with transaction.atomic():
         audit.record(
             by=by, action="conversation.reveal", object_type="inventory", object_id=inventory.slug, inventory=inventory.slug,
@@ -277,7 +277,7 @@ def note_clear(inventory: Inventory, *, by: Actor, what: str, reason: str) -> No
         )  # fmt: skip
 
 
-def _told(conversation: Conversation, *, by: Actor, action: str, reason: str, after: Any) -> None:
+def _told(conversation: Conversation, *, by: Actor, action: str, reason: str = "", after: Any = None) -> None:
     audit.record(
         by=by, inventory=conversation.inventory.slug, action=action, object_type="conversation",
         object_id=conversation.public_id, label=conversation.external_id, after=after, reason=reason.strip()[:MOST_REASON],

@@ -13,7 +13,7 @@ from django.views.decorators.http import require_GET, require_http_methods
 from console.forms.imports import ImportForm
 from console.forms.runs import add_run_error
 from console.models import Inventory, Role, Run, RunKind, Upload
-from console.permissions import Request, actor_of, refused, require, wants_part
+from console.permissions import Request, actor_of, may_reveal, refused, require, wants_part
 from console.presenters import data as shown
 from console.services import import_preview, import_rejected, redaction, runs, uploads
 from console.services.csv_lines import csv_lines
@@ -149,9 +149,8 @@ def data_rejected(request: Request, inventory: Inventory, run: str, form: str) -
     if form not in ("csv", "jsonl") or not result or not result.get("errors"):
         raise NotFound(_("This run has rejected nothing."))
     if redaction.rules_of(inventory) is not None:  # the rows hold what people see hidden, and are no good without it
-        needed = Role(inventory.reveal_role)
-        if not request.role.includes(needed):
-            return refused(request, needed)
+        if not may_reveal(request):
+            return refused(request, Role(inventory.reveal_role))
         why = _("rejected rows of run %(run)s") % {"run": run}
         redaction.note_clear(inventory, by=actor_of(request), what=f"rejected.{form}", reason=why)
     if form == "csv":

@@ -7,7 +7,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
 from console.models import Inventory, Role
-from console.permissions import Request, actor_of, refused, require
+from console.permissions import Request, actor_of, may_reveal, refused, require
 from console.presenters import data as shown
 from console.services import conversation_list, export, freeze, policy_list, redaction
 from console.services.errors import NotFound
@@ -23,11 +23,8 @@ FROZEN = "all"
 def data_export(request: Request, inventory: Inventory) -> HttpResponse:
     """``?release=n``: as of that release."""
     found, missing = _source(request, inventory)
-    hides = redaction.rules_of(inventory) is not None
     context = {
-        "hides": hides,
-        "clear": hides and _clear(request) and _may_reveal(request),
-        "may_reveal": _may_reveal(request),
+        **_hiding(request),
         "tabs": tabs(inventory, "data-export"),
         "source": found,
         "exports": shown.exports(found, technical=request.user.technical_terms),
@@ -53,7 +50,7 @@ def data_export_file(request: Request, inventory: Inventory, kind: str, form: st
     conversations for their judgements too, of policies for their examples), ``key`` policies by name: the file of what
     matches now.
     """
-    if _clear(request) and not _may_reveal(request):
+    if _clear(request) and not may_reveal(request):
         return refused(request, Role(inventory.reveal_role))
     found = replace(_asked(request, inventory, kind), clear=_clear(request))
     lines = export.lines(found, kind, form)
@@ -84,11 +81,8 @@ def _asked(request: Request, inventory: Inventory, kind: str) -> export.Source:
 @require(Role.VIEWER)
 def data_freeze(request: Request, inventory: Inventory) -> HttpResponse:
     found, missing = _source(request, inventory)
-    hides = redaction.rules_of(inventory) is not None
     context = {
-        "hides": hides,
-        "clear": hides and _clear(request) and _may_reveal(request),
-        "may_reveal": _may_reveal(request),
+        **_hiding(request),
         "tabs": tabs(inventory, "data-freeze"),
         "source": found,
         "release": get_release(inventory, found.release) if found.release else None,
@@ -101,7 +95,7 @@ def data_freeze(request: Request, inventory: Inventory) -> HttpResponse:
 @require_GET
 @require(Role.REVIEWER)
 def data_freeze_file(request: Request, inventory: Inventory) -> HttpResponseBase:
-    if _clear(request) and not _may_reveal(request):
+    if _clear(request) and not may_reveal(request):
         return refused(request, Role(inventory.reveal_role))
     found = export.source(inventory, _number(request), clear=_clear(request))
     get_release(inventory, found.release)  # an inventory without one has nothing to freeze
@@ -115,8 +109,10 @@ def _clear(request: Request) -> bool:
     return request.GET.get("clear") == "1"
 
 
-def _may_reveal(request: Request) -> bool:
-    return request.role.includes(Role(request.inventory.reveal_role))
+def _hiding(request: Request) -> dict[str, bool]:
+    """What `data/hidden.html` says of the files."""
+    hides, may = redaction.rules_of(request.inventory) is not None, may_reveal(request)
+    return {"hides": hides, "may_reveal": may, "clear": hides and may and _clear(request)}
 
 
 def _number(request: Request) -> int | None:

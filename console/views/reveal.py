@@ -10,7 +10,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST
 
 from console.models import Conversation, Inventory, Role
-from console.permissions import Request, actor_of, holders, refused, require
+from console.permissions import Request, actor_of, holders, may_reveal, refused, require
 from console.services import redaction
 from console.services.conversations import get_conversation
 from console.services.errors import Invalid
@@ -22,13 +22,13 @@ def look(request: Request, conversation: Conversation) -> dict[str, Any]:
     inventory = request.inventory
     if redaction.rules_of(inventory) is None:
         return {}
-    needed = Role(inventory.reveal_role)
     found: dict[str, Any] = {
         "conversation": conversation,
         "minutes": redaction.MINUTES,
         "longest": redaction.MOST_REASON,
     }
-    if not request.role.includes(needed):
+    if not may_reveal(request):
+        needed = Role(inventory.reveal_role)
         return {"reveal": {**found, "needed": needed, "holders": holders(inventory, needed)}}
     until = redaction.revealed_until(conversation, request.user)
     request.in_clear = until is not None
@@ -39,9 +39,8 @@ def look(request: Request, conversation: Conversation) -> dict[str, Any]:
 @require(Role.VIEWER)
 def reveal(request: Request, inventory: Inventory, conversation: str) -> HttpResponse:
     """``do=hide`` ends it. Comes back to ``next``, at the line that says what is shown."""
-    needed = Role(inventory.reveal_role)
-    if not request.role.includes(needed):
-        return refused(request, needed)
+    if not may_reveal(request):
+        return refused(request, Role(inventory.reveal_role))
     row = get_conversation(inventory, conversation)
     back = local_next(request, reverse("conversation", args=[inventory.slug, row.public_id]))
     if request.POST.get("do") == "hide":

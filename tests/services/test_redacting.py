@@ -145,6 +145,10 @@ def test_a_reveal_is_one_persons_and_ends(world: make.World) -> None:
     redaction.reveal(talk, by=person(world.admin), reason="later", now=until)
     assert [row.user for row in Reveal.objects.all()] == [world.admin]  # what has ended is not kept
     assert AuditEvent.objects.filter(action="conversation.reveal", object_id=talk.public_id).count() == 2
+    for _ in range(2):
+        redaction.hide(talk, by=person(world.admin))
+    assert not Reveal.objects.exists()
+    assert AuditEvent.objects.filter(action="conversation.hide", object_id=talk.public_id).count() == 1
     for by, reason in ((Actor("token:x"), "because"), (world.by, "  ")):
         with pytest.raises(Invalid):
             redaction.reveal(talk, by=by, reason=reason)
