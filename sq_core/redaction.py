@@ -151,7 +151,7 @@ def _sign(written: str) -> str:
         return "@"
     if written[0] != "\\":
         return ""
-    return chr(int(written[2:], 16)) if written[1] == "u" else " "
+    return bytes.fromhex(written[2:]).decode("utf-16-be", "replace") if written[1] == "u" else " "
 
 
 def _start(places: list[tuple[int, int]], at: int) -> int:

@@ -1,6 +1,6 @@
 """Conversations: import, list, read, and why an artifact was selected at a turn or not."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from django.db import transaction
@@ -135,10 +135,15 @@ def list_conversations(
 
 
 def aware(field: str, moment: datetime | None) -> datetime | None:
-    """A time with its zone. Raises Invalid without one."""
-    if moment is not None and moment.tzinfo is None:
+    """A time with its zone, in UTC. Raises Invalid without one, and where UTC has no such year."""
+    if moment is None:
+        return None
+    if moment.tzinfo is None:
         raise Invalid(f"{field} has no time zone.", field=field, hint="Write 2026-03-02T16:04:11Z.")
-    return moment
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:
+        raise Invalid(f"{field} lies outside of the years 1 to 9999.", field=field) from None
 
 
 @router.route(

@@ -1,5 +1,6 @@
 """Agreement (P9) and what follows from it (P9a): who agrees with whom, the turns behind a cell, differences decided."""
 
+from datetime import UTC
 from typing import Any
 from urllib.parse import urlencode
 
@@ -112,12 +113,12 @@ def _filters(request: Request, judges: list[Any], policies: list[str]) -> tuple[
         try:
             day = parse_date(asked["from"])
             since = parse_datetime(asked["from"] if day is None else f"{asked['from']}T00:00:00Z")
-        except ValueError:
+            if since is not None:
+                since = since.replace(tzinfo=UTC) if timezone.is_naive(since) else since.astimezone(UTC)
+        except (ValueError, OverflowError):  # the second where UTC has no such year
             since = None
         if since is None:
             ignored.append(f"from={asked['from']}")
-        elif timezone.is_naive(since):
-            since = timezone.make_aware(since, timezone.get_fixed_timezone(0))
     return Filters(policy=policy, judge=judge, since=since), ignored
 
 

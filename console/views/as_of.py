@@ -42,7 +42,7 @@ def moment_of(text: str) -> datetime | None:
         return None
     try:
         moment = datetime.fromisoformat(text.strip())
-    except ValueError:
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except (ValueError, OverflowError):  # the second where its zone leads out of the years that there are
         hint = _("Write 2026-03-02T16:04Z.")
         raise Invalid(_("%(text)s is no time.") % {"text": text[:40]}, field="as_of", hint=hint) from None
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment

@@ -146,3 +146,19 @@ def test_looking_back_takes_no_more_queries(world: make.World, then: Past, signe
             client.get(BASE + query)
         taken.append(len(made))
     assert taken[1] <= taken[0]
+
+
+@pytest.mark.parametrize("moment", ["0001-01-01T00:00+14:00", "9999-12-31T23:59:59-14:00"])
+def test_a_time_that_its_zone_leads_out_of_the_calendar_is_no_time(
+    world: make.World, signed_in: Any, moment: str
+) -> None:
+    client, asked = signed_in(world.publisher), "?" + urlencode({"as_of": moment})
+    assert [client.get(BASE + tab + asked).status_code for tab in TABS] == [422] * len(TABS)
+    why = f"conversations/{world.talks['talk-1'].public_id}/turns/1/why/cancel-order"
+    assert client.get(f"/i/tiny/{why}/{asked}").status_code == 422
+    headers = make.bearer(make.token(world.inventory))
+    assert client.get(f"/api/v1/inventories/tiny/{why}{asked}", headers=headers).status_code == 422
+    listed = client.get("/api/v1/inventories/tiny/audit?" + urlencode({"since": moment}), headers=headers)
+    assert listed.status_code == 422
+    agreement = client.get("/i/tiny/agreement/?" + urlencode({"from": moment}))
+    assert agreement.status_code == 200
