@@ -6,16 +6,13 @@ own. A question that is switched off there is refused, for it would come to life
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from sq_core.conversation import clean_text
-from sq_core.readers.jsonl import LIMIT, BadRowError, RowError, kind_of, needed_text, slug
+from sq_core.readers.jsonl import LIMIT, BadRowError, RowError, slug
 from sq_core.readers.own import ArtifactText
+from sq_core.readers.phrases import each_of, named_policy, phrases_of
 from sq_core.readers.rasa import unmarked
-
-_MOST_PHRASES = 10_000
 
 
 def is_botpress(row: Mapping[str, Any]) -> bool:
@@ -28,30 +25,18 @@ def is_botpress(row: Mapping[str, Any]) -> bool:
 
 def artifacts_of(row: Mapping[str, Any], line: int, filename: str) -> Iterator[ArtifactText | RowError]:
     """The policies of a row; of a whole file each on its own, so that a bad one leaves the others."""
-    if not isinstance(row.get("qnas"), list):
-        yield _intent(row, line) if "utterances" in row else _question(row, line)
-        return
-    for at, entry in enumerate(row["qnas"]):
-        try:
-            if not isinstance(entry, Mapping) or not isinstance(entry.get("data"), Mapping):
-                raise BadRowError("", "expected an object with data.", "Correct the question.")
-            yield _question(entry, at + 1)
-        except BadRowError as problem:
-            yield RowError(filename, at + 1, f"qnas[{at}].{problem.field}".rstrip("."), problem.message, problem.mend)
+    if isinstance(row.get("qnas"), list):
+        yield from each_of(row["qnas"], "qnas", filename, _question)
+    elif "utterances" in row:
+        yield named_policy(row, "name", "intent", _phrases(row, "utterances", ""), line=line)
+    else:
+        yield _question(row, line)
 
 
-def _intent(row: Mapping[str, Any], line: int) -> ArtifactText:
-    name = needed_text(row, "name", "Name the intent.", limit=LIMIT)
-    key = slug(name)
-    if not key:
-        raise BadRowError("name", f"{name[:80]!r} gives no key.", "Use letters a-z or digits in the name.")
-    words = re.sub(r"[_\-/\s]+", " ", name).strip()
-    phrases = tuple(dict.fromkeys(_phrases(row, "utterances", "")))
-    return ArtifactText(key, words[:1].upper() + words[1:], f"Intent: {words}", "policy", phrases, line=line)
-
-
-def _question(row: Mapping[str, Any], line: int) -> ArtifactText:
-    data = row["data"]
+def _question(row: Any, line: int) -> ArtifactText:
+    data = row.get("data") if isinstance(row, Mapping) else None
+    if not isinstance(data, Mapping):
+        raise BadRowError("", "expected an object with data.", "Correct the question.")
     if data.get("enabled") is False:
         raise BadRowError("data.enabled", "is false: it is switched off there.", "Leave it out, or switch it on first.")
     asked = tuple(dict.fromkeys(_phrases(data, "questions", "data.")))
@@ -77,11 +62,8 @@ def _phrases(holder: Mapping[str, Any], name: str, where: str, *, one: bool = Fa
         lists = {"": given}
     for lang, texts in lists.items():
         place = f"{where}{name}" + (f".{lang[:20]}" if lang else "")
-        if not isinstance(texts, list) or len(texts) > _MOST_PHRASES:
-            what = f"has {len(texts):,}; {_MOST_PHRASES:,} is the most." if isinstance(texts, list) else "is no list."
-            raise BadRowError(place, what, 'Write ["…", "…"].')
-        for at, text in enumerate(texts):
-            if not isinstance(text, str):
-                raise BadRowError(f"{place}[{at}]", f"expected text, got {kind_of(text)}.", "Write it as text.")
-            if cleaned := clean_text(unmarked(text.strip()))[0].strip():
-                yield cleaned
+        yield from phrases_of(texts, place, _bare)
+
+
+def _bare(text: str) -> str:
+    return unmarked(text.strip())

@@ -12,6 +12,7 @@ from typing import Any
 
 from sq_core.readers.jsonl import LIMIT, BadRowError, RowError, kind_of, needed_text, slug, text_field
 from sq_core.readers.own import ArtifactText
+from sq_core.readers.phrases import each_of
 
 
 def is_guideline(row: Mapping[str, Any]) -> bool:
@@ -27,13 +28,7 @@ def guidelines_of(row: Mapping[str, Any], line: int, filename: str) -> Iterator[
     if not isinstance(row.get("guidelines"), list):
         yield _guideline(row.get("guideline", row), line)
         return
-    for at, guideline in enumerate(row["guidelines"]):
-        try:
-            yield _guideline(guideline, at + 1)
-        except BadRowError as problem:
-            yield RowError(
-                filename, at + 1, f"guidelines[{at}].{problem.field}".rstrip("."), problem.message, problem.mend
-            )
+    yield from each_of(row["guidelines"], "guidelines", filename, _guideline)
 
 
 def _guideline(row: Any, line: int) -> ArtifactText:

@@ -9,14 +9,14 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from sq_core.conversation import Conversation, clean_text
+from sq_core.conversation import Conversation
 from sq_core.readers.chat import MOST_MESSAGES, Json, conversation
-from sq_core.readers.jsonl import LIMIT, BadRowError, RowError, kind_of, needed_text, slug
+from sq_core.readers.jsonl import LIMIT, BadRowError, RowError, kind_of, needed_text
 from sq_core.readers.own import ArtifactText
+from sq_core.readers.phrases import named_policy, phrases_of
 
 _MARK = re.compile(r"\[([^\[\]\n]{0,500})\](?:\([^()\n]{0,500}\)|\{[^{}\n]{0,500}\})")
 _OTHER = ("synonym", "regex", "lookup")  # entries of an nlu file that are no intent
-_MOST_EXAMPLES = 10_000
 
 
 def is_rasa(row: Mapping[str, Any]) -> bool:
@@ -81,29 +81,21 @@ def intents_of(row: Mapping[str, Any], line: int) -> Iterator[ArtifactText]:
     """An intent as a policy whose examples are suggested as show examples; nothing for synonyms and the like."""
     if "intent" not in row:
         return
-    name = needed_text(row, "intent", "Name the intent.", limit=LIMIT)
-    key = slug(name)
-    if not key:
-        raise BadRowError("intent", f"{name[:80]!r} gives no key.", "Use letters a-z or digits in the name.")
-    words = re.sub(r"[_\-/\s]+", " ", name).strip()
-    signals = tuple(dict.fromkeys(_examples(row["examples"])))
-    if not signals:
+    found = named_policy(row, "intent", "intent", _examples(row["examples"]), line=line)
+    if not found.signals:
         raise BadRowError("examples", "hold no text.", "Write one example on each line, after a dash.")
-    yield ArtifactText(key, words[:1].upper() + words[1:], f"Intent: {words}", "policy", signals, line=line)
+    yield found
 
 
 def _examples(examples: Any) -> Iterator[str]:
     if isinstance(examples, str):
-        given: list[Any] = [line.strip()[1:] for line in examples.splitlines() if line.strip().startswith("-")]
+        given: Any = [line.strip()[1:] for line in examples.splitlines() if line.strip().startswith("-")]
     elif isinstance(examples, list):
         given = [each.get("text") if isinstance(each, Mapping) else each for each in examples]
     else:
         raise BadRowError("examples", f"expected text or a list, got {kind_of(examples)}.", "Write examples: |")
-    if len(given) > _MOST_EXAMPLES:
-        raise BadRowError("examples", f"has {len(given):,}; {_MOST_EXAMPLES:,} is the most.", "Split the intent.")
-    for at, text in enumerate(given):
-        if not isinstance(text, str):
-            raise BadRowError(f"examples[{at}]", f"expected text, got {kind_of(text)}.", "Write it as text.")
-        cleaned = clean_text(unmarked(text.strip().removeprefix("-").strip()))[0]
-        if cleaned:
-            yield cleaned
+    return phrases_of(given, "examples", _bare)
+
+
+def _bare(text: str) -> str:
+    return unmarked(text.strip().removeprefix("-").strip())
