@@ -108,7 +108,9 @@ _IBAN_GAP = re.compile(f"[{SPACES}\\-]")
 
 
 def ibans(text: str) -> Found:
-    """The length of its country, gaps of one sign at most, and the remainder 1 by 97 (ISO 13616)."""
+    """The length of its country, at least half of it digits, gaps of one sign at most, and the remainder 1 by 97 (ISO
+    13616). One in 97 sentences that begin as one does ("SK411 got in three hours late") has that remainder, too.
+    """
     for found in _IBAN.finditer(text):
         length = _LENGTHS.get(found[0][:2].upper())
         end, signs = found.end(), [found[0]]
@@ -119,7 +121,10 @@ def ibans(text: str) -> Found:
                 break
             signs.append(sign)
             end += step + 1
-        if length == len(signs) + 3 and not text[end : end + 1].isalnum() and mod_97("".join(signs)):
+        if length != len(signs) + 3 or text[end : end + 1].isalnum():
+            continue
+        iban = "".join(signs)
+        if 2 * sum(map(str.isdigit, iban)) >= length and mod_97(iban):
             yield found.start(), end
 
 
