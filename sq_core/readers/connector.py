@@ -1,8 +1,7 @@
 """Lines of a data pipeline's connector, ``{stream, data, emitted_at}``: what the readers of Intercom and Zendesk share.
 
 The records of one conversation stand in several streams, in any order, and in a folder in several files; so what was
-said is held until the source ends. `MOST_HELD` bounds it: beyond, one error says so and no conversation of the source is
-given, for any of them might lack a message.
+said is held until the source ends (`held`).
 """
 
 from __future__ import annotations
@@ -12,15 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from sq_core.conversation import parse_time
-from sq_core.readers.jsonl import LARGEST_LINE, LIMIT, BadRowError, kind_of
-
-MOST_HELD = LARGEST_LINE  # characters of the texts of one source; each record counts `_EACH` more
-_EACH = 256
+from sq_core.readers.jsonl import LIMIT, BadRowError, id_text, kind_of
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """One message as it is held: `at` ISO 8601, `file` and `line` its place."""
+    """One message as it is held: `at` ISO 8601, `file` and `line` its place, `who` a role or, until that is known, an id."""
 
     at: str
     file: str
@@ -28,30 +24,6 @@ class Said:
     who: str
     text: str
     public: bool = True
-
-
-class Held:
-    """Counts what is held of one source; `field` is what its error names."""
-
-    def __init__(self, field: str) -> None:
-        self._field = field
-        self._size = 0
-        self.full = False
-
-    def add(self, *texts: str) -> None:
-        """BadRowError once the bound is passed; then `full` is set, and nothing more is to be held."""
-        self._size += _EACH + sum(map(len, texts))
-        if self._size > MOST_HELD:
-            self.full = True
-            raise BadRowError(
-                self._field,
-                f"the conversations up to here hold more than {MOST_HELD >> 20} MB at once; none of them is read.",
-                "Split the export so that every conversation is whole in its part.",
-            )
-
-    def drop(self, *texts: str) -> None:
-        """What was held in place of something fuller."""
-        self._size -= sum(map(len, texts))
 
 
 def record_of(row: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]] | None:
@@ -73,13 +45,6 @@ def id_field(data: Mapping[str, Any], name: str, where: str = "data") -> str:
     if len(found) > LIMIT:
         raise BadRowError(f"{where}.{name}", f"has {len(found)} characters; {LIMIT} is the most.", "Shorten it.")
     return found
-
-
-def id_text(value: Any) -> str:
-    """An id as text; empty for what is none."""
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    return str(value).strip() if isinstance(value, str | int) and not isinstance(value, bool) else ""
 
 
 def body_of(data: Mapping[str, Any], name: str, where: str = "data") -> str:

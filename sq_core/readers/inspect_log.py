@@ -12,8 +12,7 @@ from typing import Any
 
 from sq_core.conversation import Conversation, MessageError
 from sq_core.readers.chat import MOST_MESSAGES, Json, conversation, item_of, messages_of
-from sq_core.readers.connector import id_text
-from sq_core.readers.jsonl import BadRowError, RowError, kind_of, shortened
+from sq_core.readers.jsonl import BadRowError, RowError, id_text, kind_of, shortened
 
 _ATTACHED = "attachment://"
 MEND = "Export the log with its samples: inspect log convert --to json."

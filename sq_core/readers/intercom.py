@@ -14,9 +14,10 @@ from typing import Any
 
 from sq_core.conversation import Conversation, MessageError
 from sq_core.readers.chat import conversation
-from sq_core.readers.connector import Held, Said, body_of, id_field, id_text, in_order, record_of, time_of
+from sq_core.readers.connector import Said, body_of, id_field, in_order, record_of, time_of
+from sq_core.readers.held import Held
 from sq_core.readers.html_text import text_of_html
-from sq_core.readers.jsonl import BadRowError, RowError, kind_of, or_error
+from sq_core.readers.jsonl import BadRowError, RowError, id_text, kind_of, or_error
 
 _STREAMS = frozenset(
     "conversations conversation_parts contacts companies company_segments company_attributes contact_attributes admins "

@@ -312,6 +312,13 @@ def checked_key(value: str, name: str) -> str:
     raise BadRowError(name, f"{value[:80]!r} is no key: up to 64 of a-z, 0-9 and '-'.", f"Write {offer!r}, say.")
 
 
+def id_text(value: Any) -> str:
+    """An id as text; empty for what is none."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return str(value).strip() if isinstance(value, str | int) and not isinstance(value, bool) else ""
+
+
 def slug(text: str) -> str:
     """The nearest key of a name, maybe empty."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:64].strip("-")

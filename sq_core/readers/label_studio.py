@@ -11,8 +11,7 @@ from typing import Any
 
 from sq_core.conversation import Conversation, MessageError
 from sq_core.readers.chat import MOST_MESSAGES, Json, conversation, item_of, merged, messages_of
-from sq_core.readers.connector import id_text
-from sq_core.readers.jsonl import BadRowError, RowError, kind_of
+from sq_core.readers.jsonl import BadRowError, RowError, id_text, kind_of
 
 _MEND = "Export the tasks with their annotations as JSON."
 

@@ -2,8 +2,8 @@
 
 A trace's words are in its generations, in the shape of whatever framework wrote them; each later generation repeats the
 history, so the last is read, with its answer. Where no generation can be read the trace's own input and output are.
-Traces of one `sessionId` are one conversation, joined in the order of their times when the
-source ends; until then at most `connector.MOST_HELD` characters are held.
+Traces of one `sessionId` are one conversation, joined in the order of their times when the source ends; until then at
+most `held.MOST_HELD` characters are held.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 from sq_core.conversation import Conversation, MessageError, parse_time
 from sq_core.readers.chat import Json, conversation, decoded, item_of, merged, messages_of, texts_of
-from sq_core.readers.connector import Held
+from sq_core.readers.held import Held
 from sq_core.readers.jsonl import BadRowError, RowError, or_error
 
 _MEND = "Export the trace with its observations, inputs and outputs included."

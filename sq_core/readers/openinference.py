@@ -4,7 +4,7 @@ Attributes may be flat (``llm.input_messages.0.message.role``), nested, or lists
 repeats the history, so of a trace the span with the most turns of the customer is read, of equals the longest, then the
 latest; a trace without such a span speaks by its root's input and output. Traces of one ``session.id`` are one
 conversation in the order of their times, joined when the source ends: until then one history of each trace is held, in
-all at most `connector.MOST_HELD` characters.
+all at most `held.MOST_HELD` characters.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Any
 from sq_core.conversation import Conversation, MessageError, parse_time
 from sq_core.nesting import MOST, deeper_than
 from sq_core.readers.chat import MOST_MESSAGES, Json, conversation, decoded, merged, messages_of, text_of, texts_of
-from sq_core.readers.connector import Held, id_text
-from sq_core.readers.jsonl import BadRowError, RowError, kind_of, or_error
+from sq_core.readers.held import Held
+from sq_core.readers.jsonl import BadRowError, RowError, id_text, kind_of, or_error
 from sq_core.readers.openinference_attributes import attributes_of, child, listed, otlp_attributes
 
 _ROLES = {"human": "user", "ai": "assistant", "model": "assistant"}

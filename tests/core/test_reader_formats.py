@@ -17,7 +17,7 @@ from sq_core.readers import (
     ArtifactText,
     RowError,
     chat,
-    connector,
+    held,
     rasa,
     read_conversations,
     read_policies,
@@ -287,7 +287,7 @@ def test_traces_of_a_session_are_one_conversation_in_the_order_of_their_times() 
 
 
 def test_sessions_are_not_held_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connector, "MOST_HELD", 1_200)
+    monkeypatch.setattr(held, "MOST_HELD", 1_200)
     rows = [trace(str(n), [generation([ASK], TELL)], sessionId=f"s{n % 2}") for n in range(6)]
     told, alone = read(*rows, trace("d", [generation([ASK], TELL)]))
     assert isinstance(told, RowError)

@@ -9,7 +9,7 @@ import pytest
 from sq_core.causal.coupling import couple
 from sq_core.causal.trace import trace_of
 from sq_core.conversation import Conversation, user_turns
-from sq_core.readers import RowError, connector, openinference_attributes, read_conversations
+from sq_core.readers import RowError, held, openinference_attributes, read_conversations
 from tests.core.reader_samples import BEGAN, Json, intercom, iso, line, otlp, span, zendesk
 
 ASK, TELL, MORE = ("user", "where is my parcel"), ("assistant", "On its way."), ("user", "and my refund")
@@ -130,7 +130,7 @@ def test_what_is_wrong_with_a_part_is_told_and_its_conversation_not_given() -> N
 
 @pytest.mark.parametrize("write", [intercom, zendesk, lambda said: otlp(said)])
 def test_no_more_is_held_than_the_bound(write: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connector, "MOST_HELD", 700)
+    monkeypatch.setattr(held, "MOST_HELD", 700)
     (found,) = read(*write([("user", "long " * 100), ("assistant", "long " * 100)]))
     assert isinstance(found, RowError)
     assert "at once" in found.message
