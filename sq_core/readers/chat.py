@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import PurePath
 from typing import Any
 
@@ -290,15 +291,38 @@ def merged(known: list[Json], fresh: list[Json]) -> list[Json]:
     """
     if not known:
         return fresh
-    new = [item for item in fresh if item.get("role") not in _SYSTEM]
-    old, added = [_said(item) for item in known if item.get("role") not in _SYSTEM], [_said(item) for item in new]
-    if old[: len(added)] == added:
+    new = list(_spoken(fresh))
+    added = [_said(item) for item in new]
+    begun = [
+        _said(item) for item in islice(_spoken(known), len(added) + 1)
+    ]  # a long session is not read anew each time
+    if begun[: len(added)] == added:
         return known
-    if added[: len(old)] == old:
-        return known + new[len(old) :]
-    longest = min(len(old), len(added))
-    overlap = next((n for n in range(longest, 0, -1) if old[-n] == added[0] and old[-n:] == added[:n]), 0)
-    return known + new[overlap:]
+    if len(begun) <= len(added) and added[: len(begun)] == begun:
+        return known + new[len(begun) :]
+    ended = [_said(item) for item in islice(_spoken(reversed(known)), len(added))]
+    return known + new[_overlap(ended[::-1], added) :]
+
+
+def _overlap(ended: Sequence[object], begun: Sequence[object]) -> int:
+    """How many of the last of the one, which is no longer than the other, are the first of the other; in linear time, by
+    the borders of its beginnings (Knuth, Morris and Pratt)."""
+    back, n = [0] * len(begun), 0
+    for at in range(1, len(begun)):
+        while n and begun[at] != begun[n]:
+            n = back[n - 1]
+        n += begun[at] == begun[n]
+        back[at] = n
+    n = 0
+    for item in ended:
+        while n and item != begun[n]:
+            n = back[n - 1]
+        n += item == begun[n]
+    return n
+
+
+def _spoken(items: Iterable[Json]) -> Iterator[Json]:
+    return (item for item in items if item.get("role") not in _SYSTEM)
 
 
 _SYSTEM = ("system", "developer")
