@@ -12,12 +12,11 @@ from django.template.context import Context
 from django.utils.functional import Promise
 from django.utils.html import conditional_escape, format_html
 from django.utils.safestring import SafeString
-from django.utils.text import Truncator
 from django.utils.translation import gettext_lazy as _
 
 from console.models import Inventory
 from console.services import redaction
-from sq_core.redaction import PLACES, Piece, Rules
+from sq_core.redaction import PLACES, Piece
 
 KINDS: dict[str, str | Promise] = {
     "email": _("e-mail addresses"),
@@ -58,13 +57,14 @@ def joined(found: Iterable[Piece]) -> SafeString:
     return SafeString("".join(parts))
 
 
-def rules_in(context: Context, own: bool = False) -> Rules | None:
-    """What is hidden on this page; None for nothing. ``of`` is the inventory of a page without one in its frame."""
+def hiding(context: Context, own: bool = False) -> Inventory | None:
+    """The inventory whose rules hold on this page; None where all is shown. ``of`` is that of a page without one in its
+    frame."""
     request: Any = context.get("request")
     if own and getattr(request, "in_clear", False):
         return None
-    inventory: Inventory | None = getattr(request, "inventory", None) or context.get("of") or context.get("inventory")
-    return redaction.rules_of(inventory if isinstance(inventory, Inventory) else None)
+    inventory = getattr(request, "inventory", None) or context.get("of") or context.get("inventory")
+    return inventory if isinstance(inventory, Inventory) else None
 
 
 def quoted(context: Context, text: Any, length: int = 0, own: bool = False, kept: bool = False) -> SafeString:
@@ -73,16 +73,12 @@ def quoted(context: Context, text: Any, length: int = 0, own: bool = False, kept
     ``own``: of the conversation that the page is about; ``kept``: perhaps the beginning of a longer one (`redaction.pieces`).
     """
     said = "" if text is None else str(text)
-    rules = rules_in(context, own)
+    rules = redaction.rules_of(hiding(context, own))
     if rules is None:
-        return conditional_escape(Truncator(said).chars(length) if length else said)
+        return conditional_escape(redaction.masked(None, said, length))
     return joined(redaction.pieces(rules, said, length, kept=kept))
 
 
 def quoted_plain(context: Context, text: Any, length: int = 0, own: bool = False) -> str:
     """The same without marks, for attributes and ``as``; the template escapes it."""
-    said = "" if text is None else str(text)
-    rules = rules_in(context, own)
-    if rules is None:
-        return str(Truncator(said).chars(length)) if length else said
-    return "".join(piece.text for piece in redaction.pieces(rules, said, length))
+    return redaction.masked(hiding(context, own), "" if text is None else str(text), length)

@@ -249,15 +249,9 @@ def _view(inventory: Inventory, state: QueryState, shown: Sequence[log.Message],
         at = kept_from(embed.named_encoder(inventory.encoder), text, head=head)
     border = uncut(inventory, text, at if at is not None else len(text) if head else 0)
     left_out, read = (text[border:], text[:border]) if head else (text[:border], text[border:])
-    if head:
-        ends = [uncut(inventory, part, min(VIEW, len(part))) for part in (left_out, read)]
-        shown_out, shown_read = left_out[: ends[0]], read[: ends[1]]
-    else:
-        starts = [uncut(inventory, part, max(0, len(part) - VIEW)) for part in (left_out, read)]
-        shown_out, shown_read = left_out[starts[0] :], read[starts[1] :]
     return View(
-        left_out=shown_out,
-        read=shown_read,
+        left_out=_beginning_or_end(inventory, left_out, head),
+        read=_beginning_or_end(inventory, read, head),
         left_out_length=len(left_out),
         read_length=len(read),
         cut=bool(left_out) if at is not None else stored,
@@ -265,6 +259,12 @@ def _view(inventory: Inventory, state: QueryState, shown: Sequence[log.Message],
         head=head,
         from_message=start,
     )
+
+
+def _beginning_or_end(inventory: Inventory, part: str, head: bool) -> str:
+    """What is shown of a part: with ``head`` its first ``VIEW`` characters, else its last."""
+    at = uncut(inventory, part, min(VIEW, len(part)) if head else max(0, len(part) - VIEW))
+    return part[:at] if head else part[at:]
 
 
 def kept_from(encoder: Encoder, text: str, *, head: bool = False) -> int:
