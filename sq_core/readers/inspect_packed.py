@@ -11,6 +11,7 @@ import re
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from sq_core.readers.jsonl import LARGEST_LINE, BadRowError, RowError, kind_of, 
 
 MOST_SAMPLES = 100_000
 MOST_BYTES = 16 * LARGEST_LINE
+_PIECE = 1 << 20
 _SAMPLE = re.compile(r"samples/[^/]+\.json")
 _HEADERS = ("header.json", "_journal/start.json")  # the second where a run has not ended
 # What zipfile raises for an archive that is damaged, encrypted, or packed in a way that it does not know.
@@ -54,7 +56,7 @@ def packed_conversations(path: Path, filename: str) -> Iterator[Conversation | R
             what = f"has {len(names):,} samples; {MOST_SAMPLES:,} is the most." if names else "has no samples."
             yield RowError(filename, 1, "samples", what, MEND)
             return
-        left = MOST_BYTES
+        left = _Left(MOST_BYTES)
         try:
             facts = _header(archive)
         except BadRowError as problem:
@@ -62,29 +64,38 @@ def packed_conversations(path: Path, filename: str) -> Iterator[Conversation | R
             return
         for number, name in enumerate(names, start=1):
             try:
-                sample, size = _member(archive, name, left)
+                sample = _member(archive, name, left)
             except BadRowError as problem:
                 yield problem.at(filename, number)
                 continue
-            left -= size
             yield sample_of(sample, facts, number, filename, name)
 
 
 def _header(archive: zipfile.ZipFile) -> Mapping[str, Any]:
     """What the log says of its run; nothing where it says nothing."""
     name = next((each for each in _HEADERS if each in archive.NameToInfo), None)
-    facts = _member(archive, name, LARGEST_LINE)[0].get("eval") if name else None
+    facts = _member(archive, name, _Left(LARGEST_LINE)).get("eval") if name else None
     return facts if isinstance(facts, Mapping) else {}
 
 
-def _member(archive: zipfile.ZipFile, name: str, left: int) -> tuple[dict[str, Any], int]:
-    """The object of an entry and its bytes. BadRowError for what is too large, damaged, or no JSON."""
-    most = min(LARGEST_LINE, left)
+@dataclass
+class _Left:
+    """Bytes that may still be unpacked; what came to nothing has cost the same."""
+
+    size: int
+
+
+def _member(archive: zipfile.ZipFile, name: str, left: _Left) -> dict[str, Any]:
+    """The object of an entry. BadRowError for what is too large, damaged, or no JSON."""
+    most = min(LARGEST_LINE, left.size)
+    data = bytearray()
     try:
         with archive.open(name) as stream:
-            data = stream.read(most + 1)
+            while len(data) <= most and (piece := stream.read(min(_PIECE, most + 1 - len(data)))):
+                data += piece
+                left.size -= len(piece)
         if len(data) > most:
-            raise BadRowError(name[:120], f"unpacks to more than {most:,} bytes.", "Split the log.")
+            raise BadRowError(name[:120], f"unpacks to more than {max(most, 0):,} bytes.", "Split the log.")
         value = parse(data.decode())
     except BadRowError:
         raise
@@ -94,4 +105,4 @@ def _member(archive: zipfile.ZipFile, name: str, left: int) -> tuple[dict[str, A
         raise BadRowError(name[:120], f"lists and objects more than {MOST} deep.", "Flatten it, or give it as text.")
     if not isinstance(value, dict):
         raise BadRowError(name[:120], f"expected an object, got {kind_of(value)}.", MEND)
-    return value, len(data)
+    return value
