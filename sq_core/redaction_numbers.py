@@ -1,7 +1,7 @@
 """Payment cards and phone numbers for `redaction_find`: one reading of the groups of digits in a folded text."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 
 Found = Iterator[tuple[int, int]]
@@ -76,6 +76,17 @@ def _runs(text: str) -> Iterator[_Groups]:
             yield _Groups(text, *found.span())
 
 
+def _numbers(text: str, ends: Callable[[_Groups, int], int]) -> Found:
+    """``ends`` says after which group the number that begins with a group ends; 0 where none begins there."""
+    for groups in _runs(text):
+        first = 0
+        while first < len(groups.sizes):
+            after = ends(groups, first)
+            if after:
+                yield groups.span(first, after)
+            first = after or first + 1
+
+
 _WRITTEN = ((4, 4, 4, 4), (4, 4, 4, 4, 3), (4, 4, 4, 4, 2), (4, 6, 5), (4, 6, 4), (8, 8), (4, 4, 4, 1))
 _BRANDS = re.compile(
     r"4(?:\d{12}|\d{15}|\d{18})|(?:5[1-5]\d\d|222[1-9]|22[3-9]\d|2[3-6]\d\d|27[01]\d|2720)\d{12}|3[47]\d{13}"
@@ -86,13 +97,7 @@ _BRANDS = re.compile(
 
 def cards(text: str) -> Found:
     """A known brand's length and first digits, groups as cards have them, and the check digit of Luhn."""
-    for groups in _runs(text):
-        first = 0
-        while first < len(groups.sizes):
-            after = _card(groups, first)
-            if after:
-                yield groups.span(first, after)
-            first = after or first + 1
+    yield from _numbers(text, _card)
 
 
 def _card(groups: _Groups, first: int) -> int:
@@ -128,14 +133,8 @@ _NAMED_WITHIN = 28  # characters before a number that may say what it is
 
 def phones(text: str) -> Found:
     """With a +; as a country writes it with its gaps; or after a word that says that it is one."""
-    for groups in _runs(text):
-        first = 0
-        while first < len(groups.sizes):
-            after = _phone(groups, first)
-            if after:
-                start, end = groups.span(first, after)
-                yield _opened(text, start), end
-            first = after or first + 1
+    for start, end in _numbers(text, _phone):
+        yield _opened(text, start), end
 
 
 def _opened(text: str, start: int) -> int:
