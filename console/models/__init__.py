@@ -73,9 +73,10 @@ from console.models.run import (
 )
 from console.models.upload import Upload, UploadPart
 from console.models.version import ClassifierVersion
-from console.models.webhook import DeliveryState, RaisedAlert, Webhook, WebhookDelivery, WebhookState
+from console.models.webhook import AlertName, DeliveryState, RaisedAlert, Webhook, WebhookDelivery, WebhookState
 
 __all__ = [
+    "AlertName",
     "ApiToken",
     "Artifact",
     "ArtifactSetting",

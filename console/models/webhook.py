@@ -33,7 +33,12 @@ class Webhook(models.Model):
     tried_at = models.DateTimeField(null=True)
 
     class Meta:
-        constraints = [one_of("state", WebhookState, "webhook_state")]
+        constraints = [
+            one_of("state", WebhookState, "webhook_state"),
+            models.CheckConstraint(
+                condition=~Q(state="deleted") | Q(deleted_at__isnull=False, address=""), name="webhook_deleted"
+            ),
+        ]
 
 
 class DeliveryState(models.TextChoices):
@@ -79,13 +84,21 @@ class WebhookDelivery(models.Model):
         ]
 
 
+class AlertName(models.TextChoices):
+    RECALL = "recall"
+    FIRING = "firing"
+
+
 class RaisedAlert(models.Model):
     """An alert of Home that a webhook was told of, until it is told that it has cleared."""
 
     inventory = models.ForeignKey(Inventory, on_delete=models.CASCADE, related_name="raised_alerts")
-    name = models.CharField(max_length=16)  # recall, firing
+    name = models.CharField(max_length=16, choices=AlertName.choices)
     key = models.CharField(max_length=64, blank=True)  # the policy's, where it is about one
     since = models.DateTimeField()
 
     class Meta:
-        constraints = [models.UniqueConstraint(fields=["inventory", "name", "key"], name="raisedalert_once")]
+        constraints = [
+            models.UniqueConstraint(fields=["inventory", "name", "key"], name="raisedalert_once"),
+            one_of("name", AlertName, "raisedalert_name"),
+        ]

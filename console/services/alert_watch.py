@@ -8,11 +8,10 @@ from typing import Any
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from console.models import Inventory, RaisedAlert
+from console.models import AlertName, Inventory, RaisedAlert
 from console.services import alerts, outbox
 from console.services.outbox import ALERT_CLEARED, ALERT_RAISED, Event
 
-RECALL, FIRING = "recall", "firing"
 Found = Mapping[tuple[str, str], dict[str, Any]]  # (name, policy's key or "") -> its numbers
 
 
@@ -58,12 +57,12 @@ def standing(inventory: Inventory, now: datetime) -> Found:
     found: dict[tuple[str, str], dict[str, Any]] = {}
     estimate = alerts.recall_estimate(inventory, now=now)
     if estimate is not None and estimate.under_target:
-        found[RECALL, ""] = {
+        found[AlertName.RECALL, ""] = {
             "recall": estimate.recall, "low": estimate.low, "high": estimate.high, "needed": estimate.needed,
             "target": estimate.target,
         }  # fmt: skip
     for drift in alerts.drifts(inventory, now=now):
-        found[FIRING, drift.key] = {"version": drift.version, "preview": drift.preview, "live": drift.live}
+        found[AlertName.FIRING, drift.key] = {"version": drift.version, "preview": drift.preview, "live": drift.live}
     return found
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from django.conf import settings as django_settings
-from django.db import connection, transaction
+from django.db import IntegrityError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
@@ -469,3 +469,12 @@ def test_the_links_of_payloads_lead_to_pages(world: World, toy: Toy, client: Any
     for link in links:
         assert client.get(link).status_code == 200, link
     assert Run.objects.count() == 1
+
+
+def test_the_database_refuses_a_deleted_webhook_with_an_address_and_an_unknown_alert(world: World) -> None:
+    row = hook(world, outbox.RUN_ENDED)
+    for values in ({"state": "deleted"}, {"state": "deleted", "deleted_at": timezone.now()}):
+        with pytest.raises(IntegrityError), transaction.atomic():
+            Webhook.objects.filter(pk=row.pk).update(**values)
+    with pytest.raises(IntegrityError), transaction.atomic():
+        RaisedAlert.objects.create(inventory=world.inventory, name="weather", since=timezone.now())
