@@ -182,6 +182,23 @@ def test_a_file_that_was_brought_is_looked_at_hidden_and_its_bad_rows_take_the_r
     assert AuditEvent.objects.get(action="conversation.reveal").label == "rejected.jsonl"
 
 
+def test_a_name_that_a_file_gives_a_field_is_hidden_where_its_error_is_shown(
+    hidden: make.World, signed_in: Any
+) -> None:
+    row = {"conversation": "private", "user_turn": 0, "judge": "j", "scores": {MAIL: 5}}
+    body = io.BytesIO(json.dumps(row).encode())
+    upload = uploads.store_upload(hidden.inventory, body, name="judged.jsonl", by=hidden.by)[0]
+    page = signed_in(hidden.author).get(f"/i/tiny/data/uploads/{upload.public_id}/?what=judgements")
+    assert b"[e-mail]" in page.content
+    assert leaks(page.content) == []
+    params = {"what": "judgements", "upload": upload.public_id}
+    run = runs.create_run(hidden.inventory, "import", by=hidden.by, params=params)
+    run_work.work(run.pk)
+    page = signed_in(hidden.author).get(f"/i/tiny/runs/{run.public_id}/")
+    assert b"[e-mail]" in page.content
+    assert leaks(page.content) == []
+
+
 TEXT = re.compile(r"\{\{ ([\w.]*\b(?:text|content|quote|said|shown|excerpt|message|raw|arguments|answer))(?=[ |])")
 # Words of the console, of policies, of the person who reads, and notes.
 OWN_WORDS = {
