@@ -153,7 +153,7 @@ def parse(text: str, ids: Sequence[str], finish: str = "") -> dict[str, Verdict]
             raise BadReply("out_of_range", f"A score is {score}; the scale is {LOWEST} to {HIGHEST}.")
         if name in verdicts:
             raise BadReply("wrong_ids", f"{name[:80]!r} is judged twice.")
-        kept = log.clean_text(reason or "")[0].strip()[:REASON_LIMIT] if score >= REASON_FROM else ""
+        kept = _whole_words(log.clean_text(reason or "")[0].strip()) if score >= REASON_FROM else ""
         verdicts[name] = Verdict(score, kept)
     if set(verdicts) != set(ids):
         missing, extra = sorted(set(ids) - set(verdicts)), sorted(set(verdicts) - set(ids))
@@ -163,3 +163,11 @@ def parse(text: str, ids: Sequence[str], finish: str = "") -> dict[str, Verdict]
 
 def _named(names: Sequence[str]) -> str:
     return ", ".join(name[:80] for name in names[:5]) + ("…" if len(names) > 5 else "") if names else "none"
+
+
+def _whole_words(reason: str) -> str:
+    """At most REASON_LIMIT characters, cut at a space where there is one: redaction would not know half of an address."""
+    if len(reason) <= REASON_LIMIT:
+        return reason
+    at = reason.rfind(" ", REASON_LIMIT - 254, REASON_LIMIT + 1)  # an address has 254 characters at most
+    return reason[: at if at > 0 else REASON_LIMIT].rstrip()

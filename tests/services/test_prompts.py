@@ -165,6 +165,8 @@ def test_a_good_reply_keeps_its_reasons_from_three_on() -> None:
     assert parse(reply(("a", 4, None)), ["a"]) == {"a": Verdict(4)}
     assert parse('{"judgements": [{"id": "a", "score": 3}]}', ["a"]) == {"a": Verdict(3)}
     assert len(parse(reply(("a", 3, "x" * 5_000)), ["a"])["a"].reason) == prompts_judge.REASON_LIMIT
+    long = parse(reply(("a", 3, "x" * 980 + " says jane.roe@example.org")), ["a"])["a"].reason
+    assert long == "x" * 980 + " says"
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """A receiver's answer never stops the sender, whatever it holds: the other deliveries are told what came of theirs."""
 
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import pytest
@@ -46,7 +47,11 @@ def test_an_absurd_retry_after_leaves_the_others_alone(open_loopback: None) -> N
 )
 def test_an_answer_that_is_none_fails_alone(open_loopback: None, raw: bytes) -> None:
     with receiver() as bad, receiver() as good:
-        bad.answer = lambda handler: handler.wfile.write(raw)
+
+        def answer(handler: BaseHTTPRequestHandler) -> None:
+            handler.wfile.write(raw)
+
+        bad.answer = answer
         told = webhook.send(posts(bad.address, good.address))
     assert told[1].ok
     assert len(told[0].error) <= webhook.SAID
