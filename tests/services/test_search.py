@@ -1,7 +1,7 @@
 """Full-text search in conversations: the same words on every engine, nothing typed is syntax, and where it says so."""
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from console.models import Conversation, ConversationWords
@@ -80,6 +80,9 @@ def test_whatever_is_typed(world: make.World, question: str) -> None:
 
 
 @given(st.text(min_size=1, max_size=80))
+@example("㉠")
+@example("Foo™ and cafe\u0301, か\u3099く")
+@example("i\u0307\u0345x")
 @settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 def test_what_is_in_a_text_is_found_and_marked_in_it(text: str) -> None:
     for word in list(words(text))[:3]:
