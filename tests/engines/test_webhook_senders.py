@@ -24,7 +24,7 @@ from tests import make
 from tests.conftest import ROOT
 from tests.receiver import receiver, status
 
-pytestmark = [pytest.mark.engines, pytest.mark.django_db(transaction=True), pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.engines, pytest.mark.django_db(transaction=True), pytest.mark.timeout(400)]
 SEND = "import django; django.setup(); from console.services import webhook_send; webhook_send.send_due()"
 
 
@@ -36,7 +36,7 @@ def environment(child_environment: dict[str, str], settings: Any, monkeypatch: p
 
 
 def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 150
     while not holds():
         assert time.monotonic() < deadline
         time.sleep(0.05)

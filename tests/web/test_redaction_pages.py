@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db.models import F, Value
+from django.db.models import F, TextField, Value
 from django.db.models.functions import Concat
 from django.test import Client
 from django.urls import reverse
@@ -48,15 +48,16 @@ def leaks(body: bytes) -> list[str]:
 def told(transactional_db: None) -> Inventory:
     """A log in which every message, example, pin and reason names an address, near the front and near where texts are cut."""
     inventory = seed_large("told", SMALL, by=SYSTEM)
-    here = Value(f"{MAIL} ")
+    here = Value(f"{MAIL} ", output_field=TextField())
     for model, field, mine in (
         (Message, "content", {"conversation__inventory": inventory}),
         (Exemplar, "text", {"artifact__inventory": inventory}),
         (Pin, "text", {"artifact__inventory": inventory}),
         (Judgement, "reason", {"judge__inventory": inventory}),
     ):
-        filler = Value(" " + f"so it goes {MAIL} " * 20)
-        model.objects.filter(**mine).update(**{field: Concat(here, F(field), filler)})  # type: ignore[attr-defined]
+        filler = Value(" " + f"so it goes {MAIL} " * 20, output_field=TextField())
+        longer = Concat(here, F(field), filler, output_field=TextField())
+        model.objects.filter(**mine).update(**{field: longer})  # type: ignore[attr-defined]
     return inventory
 
 
