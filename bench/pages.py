@@ -160,7 +160,9 @@ class Pages:
 
 
 def timed(client: Any, name: str, address: str, *, warm: int = WARM) -> Timed:
-    """The queries are counted on a request of their own, outside the times."""
+    """The queries are counted on two requests of their own, outside the times; the fewer count: what is kept by the clock
+    may run out between a request and the next.
+    """
     from django.db import connection
     from django.test.utils import CaptureQueriesContext
 
@@ -170,12 +172,13 @@ def timed(client: Any, name: str, address: str, *, warm: int = WARM) -> Timed:
         _ = response.content
         return 1000 * (time.perf_counter() - begun), response
 
+    def asking() -> list[tuple[float, str]]:
+        with CaptureQueriesContext(connection) as seen:
+            client.get(address)
+        return [(1000 * float(query["time"]), query["sql"]) for query in seen.captured_queries]
+
     first, response = once()
-    with CaptureQueriesContext(connection) as seen:
-        client.get(address)
-    asked = [
-        (1000 * float(query["time"]), query["sql"]) for query in seen.captured_queries
-    ]  # the next request clears it
+    asked = min(asking(), asking(), key=len)
     times = [once()[0] for _ in range(warm)]
     slowest = max(asked, default=(0.0, ""))
     statements = [f"{ms:.0f} ms  {sql}" for ms, sql in asked]
