@@ -10,7 +10,7 @@ import ipaddress
 import socket
 import ssl
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from threading import Thread
 from urllib.parse import SplitResult, urlsplit
@@ -135,8 +135,12 @@ def resolve(host: str, port: int) -> list[str]:
 
 # ------------------------------------------------------------------------------------------------------------------ sending
 def send(posts: Sequence[Post]) -> dict[int, Told]:
-    """Send all of them side by side; each ends within ``TOTAL_S``, whatever its receiver does."""
-    return asyncio.run(_send(posts))
+    """Send all of them side by side; each ends within ``TOTAL_S``, whatever its receiver does.
+
+    In a thread of its own: whoever calls may be inside an event loop already, and none runs inside another.
+    """
+    with ThreadPoolExecutor(1, thread_name_prefix="webhook-sender") as pool:
+        return pool.submit(lambda: asyncio.run(_send(posts))).result()
 
 
 async def _send(posts: Sequence[Post]) -> dict[int, Told]:

@@ -40,6 +40,7 @@ from sq_core.expiry import Expiry
 from sq_core.pins import PinState
 from sq_core.scoring import PRESETS, Pooling, ScoringError, Views, margin
 from sq_core.session import ConversationVectors, MemoryCache, Rendering
+from tests import own_loop
 from tests.core.toy import NEUTRAL, ON_X, ON_Y, ToyEncoder, X, Y, artifact, bundle, centre_at, exemplars, said
 
 TURN = ViewKind.USER_TURN
@@ -422,7 +423,7 @@ def test_adiscover_does_not_block_the_loop() -> None:
         release.set()  # reached only because the loop is free
         return await task
 
-    assert reasons(asyncio.run(main())) == {"on-x": "classifier"}
+    assert reasons(own_loop.run(main())) == {"on-x": "classifier"}
 
 
 def test_bad_bundles() -> None:

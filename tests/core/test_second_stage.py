@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -19,6 +18,7 @@ from sq_core.expiry import Expiry
 from sq_core.judging import Verdict
 from sq_core.pins import PinState
 from sq_core.second_stage import JudgeStage, SecondStage, StageAnswer, ask
+from tests import own_loop
 from tests.core.toy import ON_X, ON_Y, ToyEncoder, X, artifact, bundle, said
 
 
@@ -141,7 +141,7 @@ def test_a_degraded_answer_does_not_reach_it() -> None:
 
 def test_the_async_twin_and_the_session_give_the_same() -> None:
     once = bundle().discover(said("x", "y"), second_stage=Says({"on-x": 1}))
-    assert asyncio.run(bundle().adiscover(said("x", "y"), second_stage=Says({"on-x": 1}))) == once
+    assert own_loop.run(bundle().adiscover(said("x", "y"), second_stage=Says({"on-x": 1}))) == once
     stage = Says({"on-x": 1})
     session = bundle().session(second_stage=stage)
     for message in said("x", "y"):

@@ -12,6 +12,7 @@ import pytest
 from console.env import networks
 from console.providers import webhook
 from console.providers.webhook import Post, Refused, Told
+from tests import own_loop
 from tests.receiver import dripping, receiver, status
 
 LOOPBACK = "127.0.0.0/8,::1/128"
@@ -244,3 +245,11 @@ def test_tls_is_checked_against_the_host_s_name(
         assert sent(f"https://hooks.example.com:{port}/hook") == Told(204)
         assert "CERTIFICATE_VERIFY_FAILED" in sent(f"https://other.example.com:{port}/hook").error
         assert [got.headers["Host"] for got in server.got] == [f"hooks.example.com:{port}"]
+
+
+def test_it_is_sent_from_inside_an_event_loop_too(open_loopback: None) -> None:
+    async def inside() -> Told:
+        return sent(server.address)
+
+    with receiver() as server:
+        assert own_loop.run(inside()).status == 204
