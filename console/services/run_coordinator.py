@@ -101,12 +101,10 @@ def _stalled(run: Run, kind: Kind, now: datetime) -> None:
                 Run.objects.filter(pk=run.pk).update(failed=F("failed") + given_up)
                 outbox.tell_of_run(run, outbox.RUN_ENDED)
         return
-    with transaction.atomic():
-        mine = Run.objects.filter(pk=run.pk, state__in=moving, stalls=run.stalls).update(
-            state=RunState.STALLED, stalls=stalls, note="A worker was lost; its items were given back."
-        )
-        if mine:
-            outbox.tell_of_run(run, outbox.RUN_STALLED)
+    runs.told_move(
+        run, outbox.RUN_STALLED, Q(state__in=moving, stalls=run.stalls), state=RunState.STALLED, stalls=stalls,
+        note="A worker was lost; its items were given back.",
+    )  # fmt: skip
 
 
 def _wants_worker(run: Run, now: datetime) -> bool:

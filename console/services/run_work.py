@@ -128,13 +128,8 @@ def _allowed(run: Run, kind: Kind) -> int:
         if price:
             size = min(size, int(money / price))
     if size < 1:
-        with transaction.atomic():
-            capped = Run.objects.filter(pk=run.pk, state__in=WORKING).update(
-                state=RunState.CAPPED,
-                note="Stopped before a call that its cap might not cover. Raise the cap to go on.",
-            )
-            if capped:
-                outbox.tell_of_run(run, outbox.RUN_CAPPED)
+        note = "Stopped before a call that its cap might not cover. Raise the cap to go on."
+        runs.told_move(run, outbox.RUN_CAPPED, Q(state__in=WORKING), state=RunState.CAPPED, note=note)
         return 0
     if together is not None:
         return size
@@ -403,12 +398,9 @@ def finish(run: Run) -> str | None:
         done = run.items.filter(state=ItemState.DONE).count()
         state = RunState.COMPLETE if not failed else (RunState.GAPS if done else RunState.FAILED)
         note = f"{failed} of {done + failed} failed." if failed else ""
-        with transaction.atomic():
-            ended = Run.objects.filter(pk=run.pk, state__in=WORKING).update(
-                state=state, finished_at=timezone.now(), wait_until=None, note=note
-            )
-            if ended:
-                outbox.tell_of_run(run, outbox.RUN_ENDED)
+        runs.told_move(
+            run, outbox.RUN_ENDED, Q(state__in=WORKING), state=state, finished_at=timezone.now(), wait_until=None, note=note
+        )  # fmt: skip
         run.refresh_from_db()
     if not run.ended:
         return None

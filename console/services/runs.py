@@ -143,13 +143,10 @@ def write_plan(run: Run) -> bool:
                 return False  # cancelled meanwhile
         written += len(piece)
         if written > MOST_ITEMS:
-            with transaction.atomic():
-                changed = Run.objects.filter(pk=run.pk, state=RunState.PLANNING).update(
-                    state=RunState.FAILED, finished_at=timezone.now(), settled=True,
-                    note=f"The plan has more than {MOST_ITEMS:,} items. Narrow its scope.",
-                )  # fmt: skip
-                if changed:
-                    outbox.tell_of_run(run, outbox.RUN_ENDED)
+            told_move(
+                run, outbox.RUN_ENDED, Q(state=RunState.PLANNING), state=RunState.FAILED, finished_at=timezone.now(),
+                settled=True, note=f"The plan has more than {MOST_ITEMS:,} items. Narrow its scope.",
+            )  # fmt: skip
             return False
     with transaction.atomic():
         _planned(run, run.items.count())
@@ -215,18 +212,25 @@ def cancel_run(run: Run, *, by: Actor) -> Run:
     return run
 
 
+def told_move(run: Run, event: str, when: Q, **fields: Any) -> bool:
+    """Changes the run's row while ``when`` holds of it, and tells webhooks of it in the same transaction; whether it did."""
+    with transaction.atomic():
+        moved = Run.objects.filter(when, pk=run.pk).update(**fields)
+        if moved:
+            outbox.tell_of_run(run, event)
+    return bool(moved)
+
+
 def end_cancelled(run: Run) -> bool:
     """A cancelled run ends as soon as nothing of it is in flight."""
     if run.items.filter(state=ItemState.CLAIMED).exists():
         return False
-    with transaction.atomic():
-        ended = Run.objects.filter(pk=run.pk, state=RunState.CANCELLING).update(
-            state=RunState.CANCELLED, finished_at=timezone.now(), wait_until=None
-        )
-        if ended:
-            outbox.tell_of_run(run, outbox.RUN_ENDED)
+    ended = told_move(
+        run, outbox.RUN_ENDED, Q(state=RunState.CANCELLING), state=RunState.CANCELLED, finished_at=timezone.now(),
+        wait_until=None,
+    )  # fmt: skip
     run.refresh_from_db()
-    return bool(ended)
+    return ended
 
 
 def pause_run(run: Run, *, by: Actor) -> Run:
