@@ -66,7 +66,7 @@ class Field:
                 raise ValueError(_("not a finite number"))
             return int(number) if number.is_integer() else number
         if self.kind == "time":
-            return _time(value)
+            return time_of(value)
         if self.kind == "flag":
             if value not in ("yes", "no"):
                 raise ValueError(_("yes or no"))
@@ -79,9 +79,9 @@ class Field:
         return self.q(op, value) if self.q else Q(**{f"{self.column or self.name}{_LOOKUP[op]}": value})
 
 
-def _time(value: str) -> datetime:
-    """A time (UTC unless it names its zone) or a day, which is its midnight UTC. Raises OverflowError where UTC has no such
-    year.
+def time_of(value: str) -> datetime:
+    """A time of an address, in UTC (which it is unless it names its zone), or a day, which is its midnight. Raises
+    ValueError, and OverflowError where UTC has no such year.
     """
     day = parse_date(value)
     found = datetime(day.year, day.month, day.day, tzinfo=UTC) if day else parse_datetime(value)

@@ -134,6 +134,8 @@ def hits(inventory: Inventory, conversations: Sequence[Conversation], question: 
     )
     best: dict[int, tuple[int, Hit]] = {}
     for pk, index, role, head, turn, asked in rows:
+        if next(marks(head, wanted), None) is None:
+            continue  # what does not say it need not be hidden
         head = masked(inventory, head)[:READ]  # an address that the cut would halve is hidden whole
         found = list(marks(head, wanted))
         score = 2 * len({word for _, _, word in found}) + (role == "user")

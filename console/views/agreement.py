@@ -1,14 +1,11 @@
 """Agreement (P9) and what follows from it (P9a): who agrees with whom, the turns behind a cell, differences decided."""
 
-from datetime import UTC
 from typing import Any
 from urllib.parse import urlencode
 
 from django.http import HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.utils import timezone
-from django.utils.dateparse import parse_date, parse_datetime
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
@@ -21,6 +18,7 @@ from console.services import decide as deciding
 from console.services import precision, review_items
 from console.services.agreement import LISTED, Comparison, Filters
 from console.services.errors import Invalid
+from console.services.filters import time_of
 from console.views.frame import say
 
 
@@ -111,13 +109,8 @@ def _filters(request: Request, judges: list[Any], policies: list[str]) -> tuple[
     since = None
     if asked.get("from"):
         try:
-            day = parse_date(asked["from"])
-            since = parse_datetime(asked["from"] if day is None else f"{asked['from']}T00:00:00Z")
-            if since is not None:
-                since = since.replace(tzinfo=UTC) if timezone.is_naive(since) else since.astimezone(UTC)
-        except (ValueError, OverflowError):  # the second where UTC has no such year
-            since = None
-        if since is None:
+            since = time_of(asked["from"])
+        except (ValueError, OverflowError):
             ignored.append(f"from={asked['from']}")
     return Filters(policy=policy, judge=judge, since=since), ignored
 

@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
 from django.utils.translation import gettext as _
 
 from console.models import Inventory
 from console.services.errors import Invalid, NotFound
+from console.services.filters import time_of
 from console.services.releases import release_as_of
 from console.services.workbench import Past
 
@@ -37,12 +38,11 @@ def asked(query: Mapping[str, str], inventory: Inventory) -> Asked:
 
 
 def moment_of(text: str) -> datetime | None:
-    """A time of an address; without a zone it is UTC. Raises Invalid."""
+    """None where nothing is asked. Raises Invalid."""
     if not text.strip():
         return None
     try:
-        moment = datetime.fromisoformat(text.strip())
-        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-    except (ValueError, OverflowError):  # the second where its zone leads out of the years that there are
+        return time_of(text.strip())
+    except (ValueError, OverflowError):
         hint = _("Write 2026-03-02T16:04Z.")
         raise Invalid(_("%(text)s is no time.") % {"text": text[:40]}, field="as_of", hint=hint) from None
